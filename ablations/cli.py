@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ablations.files import LAYERS_FILE, SEARCH_FILE
+from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder, open_runs
 from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import AT_LEAST_ONE, Options, Places
-from ablations.search.search import SearchOptions, is_search
+from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.table1 import paper
@@ -209,14 +209,20 @@ def report(directory: Directory, /, *, variant: Variants = (), open: bool = Fals
         open: show it in a browser
     """
     trust(*variant)
-    if (directory / LAYERS_FILE).is_file():
-        from ablations.table1.report import write_layers_report as write
-    elif (directory / SEARCH_FILE).is_file():
-        from ablations.search.report import write_search_report as write
-    else:
-        from ablations.report.report import write_report as write
+    match folder := open_folder(directory):
+        case LayersFolder():
+            from ablations.table1.report import write_layers_report
 
-    print_page(write(directory), directory)
+            text = write_layers_report(folder)
+        case SearchFolder():
+            from ablations.report.search import write_search_report
+
+            text = write_search_report(folder)
+        case TableFolder():
+            from ablations.report.report import write_report
+
+            text = write_report(folder)
+    print_page(text, directory)
     if open:
         open_page(directory)
 
@@ -235,7 +241,7 @@ def compare(directory: Directory, first: str, second: str, /, *, seeds: str | No
     """
     from ablations.report.compare import compare_rows
 
-    for line in compare_rows(directory, first, second, seeds):
+    for line in compare_rows(TableFolder(directory), first, second, seeds):
         print(line, flush=True)
 
 
@@ -266,9 +272,4 @@ def collect(directory: Directory, /, *, into: Path) -> None:
     Args:
         into: directory to copy to, made if missing
     """
-    if is_search(directory):
-        from ablations.search.collect import copy_ended as copy
-    else:
-        from ablations.tables.collect import copy_finished as copy
-
-    print(f"{len(copy(directory, into))} runs copied to {into}")
+    print(f"{len(open_runs(directory).collect(into))} runs copied to {into}")

@@ -11,23 +11,23 @@ from pathlib import Path
 from rich.console import Console
 
 from ablations.files import CONFIRM, PLAN_FILE, SEARCH_FILE, check_free
+from ablations.folder import SearchFolder, TableFolder
 from ablations.report.layout import print_page
 from ablations.report.report import write_report
-from ablations.runs.attempts import clear_failures, is_given_up, read_ended
+from ablations.report.search import write_search_report
+from ablations.runs.attempts import clear_failures
 from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import lock_runs
 from ablations.runs.options import Options
+from ablations.runs.search_cells import SearchCells, check_feasible
 from ablations.runs.study import Cells
 from ablations.runs.supervise import LocalExecutor
-from ablations.search.cells import SearchCells, check_feasible
-from ablations.search.report import write_search_report
+from ablations.runs.table_cells import TableCells
 from ablations.search.search import SearchOptions, claim_search, make_search, settle_search
 from ablations.search.space import load_space
-from ablations.search.trials import plan_confirmation, read_trials, refuse_hopeless
+from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
-from ablations.tables.cells import TableCells
-from ablations.tables.collect import copy_finished
 from ablations.tables.find import Wanted, find_scale, load_table
 from ablations.tables.plan import claim_plan, load_plan, settle_plan
 from ablations.tables.warn import warnings_of
@@ -54,17 +54,16 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
         load_plan(earlier)
     with lock_runs(root, options.shard):
         if earlier is not None:
-            print(f"{len(copy_finished(earlier, root))} finished runs taken from {earlier}")
+            print(f"{len(TableFolder(earlier).collect(root))} finished runs taken from {earlier}")
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         cells = TableCells(root)
-        ended = [read_ended(root / name) for name in cells.names]
-        for text in warnings_of(cells.plan, [x.result.device for x in ended if x and x.result]):
+        ended = [run for run in cells.folder.look() if run.has_ended]
+        for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
             print(f"warning: {text}")
-        before = ended.count(None)
         in_order = [name for name in cells.names if name in names]
-        code = _carry_out(cells, in_order, executor, options, write_report)
-    if options.log == "wandb" and len(_without_end(cells, cells.names)) != before:
+        code = _carry_out(cells, in_order, executor, options, _report_table)
+    if options.log == "wandb" and len(TableFolder(root).left) != len(cells.names) - len(ended):
         track_table_run(root)
     return code
 
@@ -96,15 +95,15 @@ def run_search(
         claim_search(root, search)
         print(search.describe_rungs())
         cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, executor, options, write_search_report)
-        refuse_hopeless(search, read_trials(search, root))
+        code = _carry_out(cells, cells.names, executor, options, _report_search)
+        trials = SearchFolder(root).trials()
+        refuse_hopeless(search, trials)
         if confirm is None or code > 1:
             return code
-        plan = plan_confirmation(search, read_trials(search, root), confirm, root)
-        claim_plan(root / CONFIRM, plan)
+        claim_plan(root / CONFIRM, plan_confirmation(search, trials, confirm, root))
         again, executor = TableCells(root / CONFIRM), _executor(options, search.base)
-        code = max(code, _carry_out(again, again.names, executor, options, write_report))
-        print_page(write_search_report(root), root)
+        code = max(code, _carry_out(again, again.names, executor, options, _report_table))
+        print_page(_report_search(root), root)
         return code
 
 
@@ -113,9 +112,12 @@ def _with_compile(base: Config, options: Options) -> Config:
     return base if options.compile is None else override(base, compile=options.compile)
 
 
-def _without_end(cells: Cells, names: Iterable[str]) -> list[str]:
-    """The runs among ``names`` that have not ended."""
-    return [name for name in names if read_ended(cells.root / name) is None]
+def _report_table(root: Path) -> str:
+    return write_report(TableFolder(root))
+
+
+def _report_search(root: Path) -> str:
+    return write_search_report(SearchFolder(root))
 
 
 def _carry_out(
@@ -134,8 +136,9 @@ def _carry_out(
     if options.retry_failed:
         for name in names:
             clear_failures(cells.root / name)
-    left = _without_end(cells, names)
-    given_up = [name for name in left if is_given_up(cells.root / name)]
+    runs = {run.name: run for run in cells.folder.look()}
+    left = [name for name in names if not runs[name].has_ended]
+    given_up = [name for name in left if runs[name].is_given_up]
     console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
     view, status = View(console), DirectoryReader(cells.root)
 

@@ -10,13 +10,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from ablations.folder import TableFolder
 from ablations.report.report import write_report
 from ablations.runs.driver import Driver
 from ablations.runs.options import Options
 from ablations.runs.process import Place
 from ablations.runs.supervise import LocalExecutor
+from ablations.runs.table_cells import TableCells
 from ablations.status.status import DirectoryReader
-from ablations.tables.cells import TableCells
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
@@ -75,7 +76,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
         began = time.monotonic()
         DirectoryReader(root).read()
         status, began = time.monotonic() - began, time.monotonic()
-        write_report(root)
+        write_report(TableFolder(root))
         print(f"status {status:.1f} s, report {time.monotonic() - began:.1f} s", flush=True)
 
 

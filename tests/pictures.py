@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ablations.dashboard.page import Page
+from ablations.folder import TableFolder
 from ablations.report.report import write_report
 from ablations.status.status import DirectoryReader
 from ablations.status.view import block
@@ -34,7 +35,7 @@ def main() -> None:
         os.chdir(folder)  # so that the pictures show a path as users have it
         table = Path("runs") / RESULTS.name
         shutil.copytree(RESULTS, table)
-        write_report(table)
+        write_report(TableFolder(table))
         shutil.copyfile(table / "figures" / "curves.svg", PICTURES / "curves.svg")
         _picture(browser, f"{(table / 'report.html').resolve().as_uri()}#rows.open=C-N2", "report")
         with serving(Page([table])) as address:

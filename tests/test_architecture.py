@@ -125,21 +125,25 @@ ALLOWED = {
     "experiments": BELOW,
     "ablations.files": ("experiments.records.experiment", "transformer.errors"),
     "ablations.figures": BELOW,
-    "ablations.runs": _above("files"),
-    "ablations.tables": _above("files runs"),
-    "ablations.costs": _above("files runs tables"),
-    "ablations.report": _above("files figures runs tables"),
-    "ablations.table1": _above("files report"),
-    "ablations.search": _above("files figures runs tables report"),
-    "ablations.status": _above("files runs tables costs search"),
-    "ablations.tracking": _above("files runs tables report search"),
-    "ablations.dashboard": (
-        *_above("files figures runs tables search status"),
-        "ablations.report.layout",
-    ),
-    "ablations.run": _above("files runs tables report search status tracking"),
+    # Declared: nothing below but names of files and configuration.
+    "ablations.tables": _above("files"),
+    "ablations.search": _above("files tables"),
+    "ablations.table1.paper": (),
+    "ablations.table1.measurements": _above("files table1.paper"),
+    # Read.
+    "ablations.folder": _above("files tables search table1.paper table1.measurements"),
+    # Carried out.
+    "ablations.runs": _above("files tables search folder"),
+    # Shown.
+    "ablations.costs": _above("files tables folder runs.options"),
+    "ablations.report": _above("files figures tables search folder runs.search_cells"),
+    "ablations.table1": _above("files folder report"),
+    "ablations.status": _above("folder costs runs.lock"),
+    "ablations.tracking": _above("files folder report"),
+    "ablations.dashboard": _above("files figures tables search folder report status"),
+    "ablations.run": _above("files tables search folder runs report status tracking"),
     "ablations.cli": _above(
-        "files runs tables costs report table1 search status tracking dashboard run"
+        "files tables search folder runs costs report table1 status tracking dashboard run"
     ),
     "ablations.__main__": ("ablations.cli",),
     "ablations": (),
@@ -157,8 +161,8 @@ DOORS = {
     "wandb_workspaces": {"ablations.tracking.workspace"},
     "optuna": {
         "ablations.runs.study",
-        "ablations.tables.cells",
-        "ablations.search.cells",
+        "ablations.runs.table_cells",
+        "ablations.runs.search_cells",
     },
     "ray": {"ablations.runs.on_ray"},
     "cyclopts": {
@@ -171,6 +175,35 @@ DOORS = {
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.export.conversion"},
     "babel": {"transformer.data.languages"},
+}
+
+
+# What opens a file of a run, and the modules of ablations that may: all others are given a Run.
+READERS = {
+    "experiments.records.attempt.read_attempt",
+    "experiments.records.attempt.wandb_id",
+    "experiments.records.checksums.check_unchanged",
+    "experiments.records.checksums.read_checksums",
+    "experiments.records.checksums.verify_files",
+    "experiments.records.data.recorded_data",
+    "experiments.records.experiment.load_experiment",
+    "experiments.records.outputs.read_metrics",
+    "experiments.records.outputs.read_samples",
+    "experiments.records.outputs.step_checkpoints",
+    "experiments.records.ownership.check_configuration",
+    "experiments.records.processes.process_of",
+    "experiments.records.progress.read_progress",
+    "experiments.records.result.load_result",
+    "experiments.records.run.last_log_lines",
+    "experiments.records.run.locate",
+    "experiments.records.run.read_run",
+}
+MAY_READ = {
+    "ablations.folder",
+    # At the moment of a decision, when a snapshot is stale at once; the last is the run itself.
+    "ablations.runs.attempts",
+    "ablations.runs.supervise",
+    "ablations.runs.entry",
 }
 
 
@@ -302,6 +335,14 @@ def test_a_library_enters_through_its_doors(library: str) -> None:
     }  # fmt: skip
     assert users, f"{library} is not used"
     assert users <= DOORS[library]
+
+
+def test_one_module_reads_runs_and_those_that_carry_them_out() -> None:
+    for name in READERS:
+        module, _, function = name.rpartition(".")
+        assert f"def {function}(" in MODULES[module].read_text(encoding="utf-8"), name
+    of_ablations = {module for module in MODULES if within(module, "ablations")}
+    assert {module for module in of_ablations if imports(module) & READERS} == MAY_READ
 
 
 SLOW = ["torch", "lightning", "numpy", "sentencepiece", "sacrebleu", "requests", "babel"]

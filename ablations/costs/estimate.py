@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ablations.runs.options import Places, count_cores
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
 from ablations.tables.warn import warnings_of
-from experiments.records.result import Result
+from experiments.records.run import Run
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
@@ -83,6 +83,7 @@ def plan_table(
     plan, root = wanted.plan(declared)
     seeds = parse_seeds(wanted.seeds)
     finished = read_finished(plan, root)
+    done = {run.name for run in finished}
     configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
     speed = _find_speed(device, finished, root, configs)
     if device is None and devices is None:
@@ -104,7 +105,7 @@ def plan_table(
             seconds=speed.seconds(config, used),
             memory_bytes=speed.memory.get(name),
             disk_bytes=checkpoint_bytes(config),
-            left=sum(Cell(name, seed) not in finished for seed in seeds),
+            left=sum(str(Cell(name, seed)) not in done for seed in seeds),
         )
         for name, config in configs.items()
     )
@@ -133,7 +134,7 @@ def plan_table(
 
 
 def _find_speed(
-    device: str | None, finished: Mapping[Cell, Result], root: Path, configs: Mapping[str, Config]
+    device: str | None, finished: Sequence[Run], root: Path, configs: Mapping[str, Config]
 ) -> Speed:
     """The speed of the GPU if one is named, else of finished runs, else as measured here."""
     if device is not None:

@@ -9,12 +9,10 @@ from pathlib import Path
 from statistics import fmean, linear_regression
 
 from ablations.files import PLAN_FILE
-from ablations.runs.attempts import elapsed, read_ended
-from ablations.tables.plan import Plan, load_plan, settle_plan
-from ablations.tables.table import Cell
+from ablations.folder import TableFolder
+from ablations.tables.plan import Plan, settle_plan
 from experiments.devices import nominal_peak
-from experiments.records.attempt import read_attempt
-from experiments.records.result import Result
+from experiments.records.run import Run
 from transformer.config import Config, ModelConfig
 from transformer.errors import InputError
 from transformer.evaluation.counts import step_flops, training_flops
@@ -137,36 +135,37 @@ def _step_on_h200(config: Config) -> float:
     return line.intercept * tokens + line.slope * step_flops(config)
 
 
-def read_finished(plan: Plan, root: Path) -> dict[Cell, Result]:
-    """The results in a table's directory, which need not exist."""
+def read_finished(plan: Plan, root: Path) -> list[Run]:
+    """The finished runs in a table's directory, which need not exist."""
     if not (root / PLAN_FILE).exists():
-        return {}
-    there = load_plan(root)
-    shared = there.base.training
+        return []
+    folder = TableFolder(root)
+    shared = folder.plan.base.training
     settle_plan(root, plan, shared.precision, shared.threads)  # which refuses another table
-    found = ((cell, read_ended(cell.directory(root))) for cell in there.cells)
-    return {cell: ended.result for cell, ended in found if ended and ended.result}
+    return [run for run in folder.look() if run.has_ended and run.result]
 
 
-def speed_of_runs(finished: Mapping[Cell, Result], root: Path) -> Speed:
+def speed_of_runs(finished: Sequence[Run], root: Path) -> Speed:
     """The speed of finished runs in a table's directory, by the mean of each row as in status.
 
     Copied runs, which have no attempt, count only if there are no others.
     """
-    configs = load_plan(root).configs
+    configs = TableFolder(root).configs
     seconds: dict[str, list[float]] = {}
     memory: dict[str, int] = {}
-    here = {x: y for x, y in finished.items() if read_attempt(x.directory(root))} or finished
-    for cell, result in here.items():
-        spent = elapsed(cell.directory(root), result) * result.devices
-        seconds.setdefault(cell.row, []).append(spent)
-        if (peak := result.peak_memory_bytes) is not None:
-            memory[cell.row] = max(peak, memory.get(cell.row, 0))
+    devices: list[str] = []
+    here = [run for run in finished if run.attempt] or finished
+    for run in here:
+        assert run.result is not None and run.seconds is not None
+        devices.append(run.result.device)
+        seconds.setdefault(run.row, []).append(run.seconds * run.result.devices)
+        if (peak := run.result.peak_memory_bytes) is not None:
+            memory[run.row] = max(peak, memory.get(run.row, 0))
     return Speed(
-        device=list(here.values())[-1].device,
+        device=devices[-1],
         basis=f"{len(here)} finished run{'s' * (len(here) > 1)} in {root}",
         known=[Timing(configs[row], fmean(each)) for row, each in seconds.items()],
         as_ran=True,
         memory=memory,
-        devices=[result.device for result in here.values()],
+        devices=devices,
     )

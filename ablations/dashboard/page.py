@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ablations.figures.curves import Curve, draw_curves, read_curve
+from ablations.figures.curves import curve_of, draw_curves
 from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.folder import SearchFolder, open_runs
 from ablations.report.layout import render
-from ablations.runs.attempts import locate
-from ablations.search.report import describe_trial, draw_search, shares_of_importance
-from ablations.search.search import is_search, load_search
-from ablations.search.trials import best, read_trials
+from ablations.report.search import describe_trial, draw_search, shares_of_importance
+from ablations.search.trials import best
 from ablations.status import view
-from ablations.status.status import DirectoryReader, Run, Status
-from ablations.tables.plan import Plan, load_plan
+from ablations.status.status import DirectoryReader, Status
+from ablations.tables.plan import Plan
 from experiments.figures.style import Spec
 from experiments.records.experiment import CONFIG_FILE
-from experiments.records.outputs import METRICS_FILE
 from experiments.records.result import MEASURES
+from experiments.records.run import Run
 from transformer.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -66,7 +65,6 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._status = DirectoryReader(directory)
-        self._curves: dict[str, tuple[int, Curve]] = {}
         self._search: tuple[object, Mapping[str, Spec], str] = (None, {}, "")
 
     def read(self) -> Reading:
@@ -75,13 +73,13 @@ class Reader:
         Raises:
             InputError: if it is not a table's or a search's, or a file cannot be read.
         """
-        status = self._status.read()
-        if is_search(self._directory):
+        status, folder = self._status.read(), open_runs(self._directory)
+        if isinstance(folder, SearchFolder):
             if self._search[0] != status.counts:  # figures change when a trial ends
-                self._search = status.counts, *_draw_search(self._directory)
+                self._search = status.counts, *_draw_search(folder)
             _, figures, best_trial = self._search
             return Reading(status, figures, best=best_trial)
-        plan = load_plan(self._directory)
+        plan = folder.plan
         seeds = sorted({cell.seed for cell in plan.cells})
         runs = {run.name: run for run in status.runs}
         grid = [
@@ -89,37 +87,25 @@ class Reader:
             for row in plan.rows
             if row.seeds
         ]
-        return Reading(status, self._draw_table(plan), seeds, grid)
-
-    def _draw_table(self, plan: Plan) -> Mapping[str, Spec]:
-        curves = [self._curve(cell.row, cell.seed, str(cell)) for cell in plan.cells]
-        base = next((row.name for row in plan.rows if row.is_base), None)
-        found = {
-            name: draw_curves(
-                [x for x in curves if x.of_loss == of_loss], base, by_name=plan.is_compared
-            )
-            for name, of_loss in (("curves", False), ("training", True))
-        }
-        return {name: spec for name, spec in found.items() if spec is not None}
-
-    def _curve(self, row: str, seed: int, name: str) -> Curve:
-        directory = locate(self._directory / name)
-        try:
-            version = (directory / METRICS_FILE).stat().st_mtime_ns
-        except FileNotFoundError:
-            version = 0
-        if name not in self._curves or self._curves[name][0] != version:
-            curve = read_curve(directory, row, seed)
-            if not curve.points:  # before the first validation
-                curve = read_curve(directory, row, seed, of_loss=True)
-            self._curves[name] = version, curve
-        return self._curves[name][1]
+        return Reading(status, _draw_table(plan, status.runs), seeds, grid)
 
 
-def _draw_search(directory: Path) -> tuple[Mapping[str, Spec], str]:
+def _draw_table(plan: Plan, runs: Sequence[Run]) -> Mapping[str, Spec]:
+    """Learning curves of a table, and the losses of runs before their first validation."""
+    curves = [curve_of(run, of_loss=not run.curve) for run in runs]
+    base = next((row.name for row in plan.rows if row.is_base), None)
+    found = {
+        name: draw_curves(
+            [x for x in curves if x.of_loss == of_loss], base, by_name=plan.is_compared
+        )
+        for name, of_loss in (("curves", False), ("training", True))
+    }
+    return {name: spec for name, spec in found.items() if spec is not None}
+
+
+def _draw_search(folder: SearchFolder) -> tuple[Mapping[str, Spec], str]:
     """The figures of a search, and its best trial in words."""
-    search = load_search(directory)
-    trials = read_trials(search, directory)
+    search, trials = folder.plan, folder.trials()
     figures = draw_search(search, trials, shares_of_importance(search, trials))
     return figures, describe_trial(search, best(trials))
 

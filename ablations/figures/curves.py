@@ -6,12 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
-from experiments.records.outputs import training_losses, valid_perplexities
+from experiments.records.run import Run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,11 +28,11 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def read_curve(directory: Path, row: str, seed: int, *, of_loss: bool = False) -> Curve:
-    """The curve of the run in ``directory``; empty before the first value."""
-    known = training_losses(directory) if of_loss else valid_perplexities(directory)
+def curve_of(run: Run, *, of_loss: bool = False) -> Curve:
+    """The curve of a run; empty before the first value."""
+    known = run.losses if of_loss else run.curve
     sound = ((x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0)
-    return Curve(row=row, seeds=str(seed), points=tuple(sound), of_loss=of_loss)
+    return Curve(row=run.row, seeds=str(run.seed), points=tuple(sound), of_loss=of_loss)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from ablations.folder import TableFolder
 from ablations.report.sentences import interval, needed
 from ablations.report.statistics import estimate
 from ablations.tables.find import parse_seeds
-from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate.significance import Significance, compare_runs
-from experiments.records.result import MEASURES, load_result
+from experiments.records.result import MEASURES
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 
 
-def compare_rows(directory: Path, first: str, second: str, seeds: str | None) -> Iterator[str]:
+def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None) -> Iterator[str]:
     """Compare BLEU of two rows: a line per seed, by randomising its lines, and one over all.
 
     Args:
         second: the row from whose BLEU that of ``first`` is subtracted
         seeds: such as ``1-3``; None for all that both rows have finished
     """
-    rows = {row.name: row.seeds for row in load_plan(directory).rows}
+    rows = {row.name: row.seeds for row in folder.plan.rows}
     for name in (first, second):
         if name not in rows:
             raise unknown_name("row", name, rows)
-    runs = {x: [Cell(row, x).directory(directory) for row in (first, second)] for x in rows[first]}
-    done = [seed for seed, pair in runs.items() if all(map(load_result, pair))]
+    runs = {x: [folder.read(str(Cell(row, x))) for row in (first, second)] for x in rows[first]}
+    done = [seed for seed, pair in runs.items() if all(run.result for run in pair)]
     chosen = done if seeds is None else parse_seeds(seeds)
     if first == second or not chosen or not set(chosen) <= set(done):
         known = ", ".join(map(str, done)) or "none"
         raise InputError(f"takes two rows and seeds that both have finished; these are: {known}")
     pairs: list[Significance] = []
     for seed in chosen:
-        pair = compare_runs(*runs[seed], split="valid")
+        pair = compare_runs(*(run.directory for run in runs[seed]), split="valid")
         one, other = replace(pair.first, name=first), replace(pair.second, name=second)
         pairs.append(pair := replace(pair, first=one, second=other))
         yield (

@@ -9,11 +9,9 @@ from statistics import fmean, median
 
 import numpy as np
 
-from ablations.figures.curves import draw_curves, group_of, mean_curve, read_curve
+from ablations.figures.curves import curve_of, draw_curves, group_of, mean_curve
 from ablations.report.layout import Figure
 from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, by_seed, is_better
-from ablations.runs.attempts import locate
-from ablations.tables.table import Cell
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
@@ -251,11 +249,7 @@ def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:
     """Learning curves of all rows that have been validated, finished or not."""
-    curves = [
-        mean_curve([read_curve(locate(x.directory(table.directory)), x.row, x.seed) for x in cells])
-        for row in table.rows
-        if (cells := [Cell(row.name, seed) for seed in row.seeds])
-    ]
+    curves = [mean_curve([curve_of(run) for run in row.runs]) for row in table.rows if row.runs]
     spec = draw_curves(curves, table.base and table.base.name, by_name=table.plan.is_compared)
     if spec is not None:
         yield Figure(

@@ -9,15 +9,20 @@ from statistics import fmean
 
 from ablations.figures.curves import group_of
 from ablations.report.layout import Column, Grid
-from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
+from ablations.report.numbers import (
+    OTHER_SCORES,
+    RowNumbers,
+    TableNumbers,
+    describe_state,
+    reason_of,
+    state_of,
+)
 from ablations.report.sentences import flops, interval, label, needed, setting
 from ablations.report.statistics import Estimate
-from ablations.runs.attempts import locate
-from ablations.runs.process import LOG_FILE, last_log_lines
-from ablations.tables.table import Cell
 from experiments.records.experiment import CONFIG_FILE
-from experiments.records.outputs import METRICS_FILE, hypotheses_path, read_samples
+from experiments.records.outputs import METRICS_FILE, hypotheses_path
 from experiments.records.result import MEASURES, RESULT_FILE, Measure
+from experiments.records.run import LOG_FILE, Run
 from transformer import formats
 from transformer.errors import InputError
 
@@ -60,7 +65,7 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
     ]
     for index, (above, own) in enumerate(pairwise(groups), start=1):
         styles[index] += " group-start" * (own != above)
-    details = [read_details(table, row, page) for row in rows]
+    details = [_details(table, row, page) for row in rows]
     return Grid(_filled(columns), row_styles=styles, name="rows", details=details)
 
 
@@ -73,7 +78,8 @@ def _state(row: RowNumbers) -> str:
     """The state of a row without a result, that of a failed run first; empty for others."""
     if row.results or not row.unfinished:
         return ""
-    return max(row.unfinished, key=lambda run: (bool(run.reason), run.state != "missing")).state
+    states = [(bool(reason_of(run)), state_of(run)) for run in row.unfinished]
+    return max(states, key=lambda state: (state[0], state[1] != "missing"))[1]
 
 
 def _score_columns(table: TableNumbers, measure: Measure) -> list[Column]:
@@ -171,15 +177,14 @@ def cost_grid(table: TableNumbers) -> Grid:
     return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
 
 
-def read_details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
+def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
     """The values of the details' template; empty for a published system.
 
     Of several seeds, translations and log are those of the ``first_seed``.
     """
     if row.is_published:
         return {}
-    paths = [locate(Cell(row.name, seed).directory(table.directory)) for seed in row.seeds]
-    files = [path / name for path in paths for name in _FILES if (path / name).is_file()]
+    paths = [run.directory / name for run in row.runs for name in _FILES]
     base = table.base.settings if table.base else row.settings
     settings = {x: (setting(x, row.settings[x]), setting(x, base[x])) for x in table.shown}
     return {
@@ -188,10 +193,10 @@ def read_details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, 
             for x, (ours, theirs) in settings.items()
         ],
         "runs": _runs(row),
-        "files": [file.relative_to(page).as_posix() for file in files],
+        "files": [path.relative_to(page).as_posix() for path in paths if path.is_file()],
         "first_seed": row.seeds[0],
-        "samples": _samples(paths[0]),
-        "log": last_log_lines(paths[0], _LOG_LINES),
+        "samples": _samples(row.runs[0]),
+        "log": row.runs[0].files.log(_LOG_LINES),
     }
 
 
@@ -211,13 +216,14 @@ def _runs(row: RowNumbers) -> Grid:
         ]
         for result in row.results
     }
-    lines |= {run.seed: [str(run), *[""] * (len(heads) - 2)] for run in row.unfinished}
+    for run in row.unfinished:
+        lines[run.seed or 0] = [describe_state(run), *[""] * (len(heads) - 2)]
     return Grid.of(heads, [[str(seed), *lines[seed]] for seed in sorted(lines)])
 
 
-def _samples(path: Path) -> Grid:
+def _samples(run: Run) -> Grid:
     try:
-        samples = read_samples(path, "valid")
+        samples = run.files.samples
     except InputError:  # such as one that a full disk cut off; the figures do not depend on it
         samples = []
     texts = ("source", "reference", "translation")

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
+from ablations.folder import TableFolder
 from ablations.report.statistics import Estimate, Pool, estimate, paired_difference, pool
-from ablations.runs.attempts import locate
 from ablations.tables.changes import COLUMNS, Value
-from ablations.tables.collect import finished_result
-from ablations.tables.plan import Plan, PlannedRow, load_plan
-from ablations.tables.table import Cell, Reported
-from experiments.records.progress import FINAL, Progress, RunState, read_progress
+from ablations.tables.plan import Plan, PlannedRow
+from ablations.tables.table import Reported
+from experiments.records.progress import FINAL, RunState
 from experiments.records.result import MEASURES, Measure, Result
+from experiments.records.run import Run
 from transformer.config import DataConfig, text_settings
-from transformer.errors import InputError
 
 WITHIN_NOISE = "within noise"
 _AVERAGED = "averaged_"
@@ -48,18 +46,6 @@ class Score:
     agreement: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A run without a result, its state in few words, and the reason of a failure."""
-
-    seed: int
-    state: str
-    reason: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.state} ({self.reason})" if self.reason else self.state
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowNumbers:
     """A row with its runs, and its ``scores`` by measure.
@@ -78,22 +64,30 @@ class RowNumbers:
     reference: str
     settings: Mapping[str, Value]
     changed: frozenset[str]
-    results: Sequence[Result]
-    unfinished: Sequence[Unfinished]
+    runs: Sequence[Run]
     means: Mapping[str, Estimate]
     scores: dict[str, Score] = field(default_factory=dict[str, Score])
+
+    @property
+    def results(self) -> list[Result]:
+        """Those of its finished runs."""
+        return [run.result for run in self.runs if run.result is not None]
+
+    @property
+    def unfinished(self) -> list[Run]:
+        """The runs without a result."""
+        return [run for run in self.runs if run.result is None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableNumbers:
-    """The rows of a table that were asked for, in order; their runs are in ``directory``.
+    """The rows of a table that were asked for, in order, with their runs.
 
     ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are columns: what
     rows change and, next to the paper, all of Table 3; ``shown`` are those of any row of the plan.
     ``pools`` are the pooled spreads by measure.
     """
 
-    directory: Path
     plan: Plan
     measures: Sequence[Measure]
     rows: Sequence[RowNumbers]
@@ -105,11 +99,12 @@ class TableNumbers:
     pools: Mapping[str, Pool]
 
 
-def compute_numbers(directory: Path) -> TableNumbers:
-    """Read a table's directory and compute all that its report shows."""
-    plan = load_plan(directory)
-    runs = _read_runs(plan, directory)
-    rows = [_read_row(row, plan, runs) for row in plan.rows if row.seeds or row.published]
+def compute_numbers(folder: TableFolder) -> TableNumbers:
+    """All numbers that the report of a table shows."""
+    plan, runs = folder.plan, defaultdict[str, list[Run]](list)
+    for run in _on_same_data(folder):
+        runs[run.row].append(run)
+    rows = [_describe(x, plan, runs[x.name]) for x in plan.rows if x.seeds or x.published]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
     pools: dict[str, Pool] = {}
@@ -122,7 +117,6 @@ def compute_numbers(directory: Path) -> TableNumbers:
     changed, shown = {name for row in rows for name in row.changed}, plan.shown
     of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
     return TableNumbers(
-        directory=directory,
         plan=plan,
         measures=[MEASURES[name] for name in plan.measures],
         rows=rows,
@@ -135,52 +129,54 @@ def compute_numbers(directory: Path) -> TableNumbers:
     )
 
 
-def _read_runs(plan: Plan, directory: Path) -> dict[Cell, Result | Unfinished]:
-    """All runs of the plan; those on other data than most with the same settings are left out.
+def _on_same_data(folder: TableFolder) -> list[Run]:
+    """All runs; those on other data than most with the same settings are left out.
 
     Results that do not name their data are accepted.
     """
-    runs = {cell: _read_run(cell, plan, directory) for cell in plan.cells}
-    settings = {name: text_settings(config) for name, config in plan.configs.items()}
+    runs = folder.runs()
+    settings = {name: text_settings(config) for name, config in folder.configs.items()}
     digests: Mapping[tuple[DataConfig, int], Counter[str]] = defaultdict(Counter)
-    named = [
-        (cell, settings[cell.row], run.data_digest)
-        for cell, run in runs.items()
-        if isinstance(run, Result) and run.data_digest
-    ]
-    for _, data, digest in named:
-        digests[data][digest] += 1
-    for cell, data, digest in named:
-        ((most, _),) = digests[data].most_common(1)
-        if digest != most:
-            reason = f"its data is {digest}, that of most runs is {most}"
-            runs[cell] = Unfinished(cell.seed, "left out", reason)
+    for run in runs:
+        if run.result is not None and run.result.data_digest:
+            digests[settings[run.row]][run.result.data_digest] += 1
+    for index, run in enumerate(runs):
+        digest = run.result and run.result.data_digest
+        most = digests[settings[run.row]].most_common(1)
+        if digest and digest != most[0][0]:
+            problem = f"its data is {digest}, that of most runs is {most[0][0]}"
+            runs[index] = replace(run, result=None, problem=problem)
     return runs
 
 
-def _read_run(cell: Cell, plan: Plan, directory: Path) -> Result | Unfinished:
-    """The result of a run, if it is valid and of this cell."""
-    path = locate(cell.directory(directory))
-    try:
-        result = finished_result(plan, cell, path)
-        return result or Unfinished(cell.seed, *_state(read_progress(path)))
-    except InputError as error:
-        return Unfinished(cell.seed, "left out", str(error))
+def state_of(run: Run) -> str:
+    """How far a run without a result is, in few words."""
+    if run.problem:
+        return "left out"
+    if run.progress is None:
+        return "missing"
+    if run.progress.stage in (RunState.TRAIN, RunState.STOPPED):
+        return f"step {run.progress.step:,} of {run.progress.max_steps:,}"
+    return str(run.progress.stage)
 
 
-def _state(progress: Progress | None) -> tuple[str, str]:
-    """How far a run is, and why it ended."""
-    if progress is None:
-        return "missing", ""
-    if progress.stage in (RunState.TRAIN, RunState.STOPPED):
-        return f"step {progress.step:,} of {progress.max_steps:,}", ""
-    failed = progress.stage in FINAL and progress.stage != RunState.DONE
-    return str(progress.stage), (progress.message or "no reason recorded") * failed
+def reason_of(run: Run) -> str:
+    """Why a run without a result is left out, or failed; empty for others."""
+    progress = run.progress
+    goes_on = (RunState.DONE, RunState.STOPPED)
+    if run.problem or progress is None or progress.stage not in FINAL or progress.stage in goes_on:
+        return run.problem
+    return progress.message or "no reason recorded"
 
 
-def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Result | Unfinished]) -> RowNumbers:
-    own = [runs[Cell(row.name, seed)] for seed in row.seeds]
-    results = [run for run in own if isinstance(run, Result)]
+def describe_state(run: Run) -> str:
+    """The state of a run without a result, with the reason in parentheses."""
+    reason = reason_of(run)
+    return f"{state_of(run)} ({reason})" if reason else state_of(run)
+
+
+def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
+    results = [run.result for run in runs if run.result is not None]
     means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES)}
     changed = row.changed(plan.base)
     return RowNumbers(
@@ -193,8 +189,7 @@ def _read_row(row: PlannedRow, plan: Plan, runs: Mapping[Cell, Result | Unfinish
         reference=row.reference,
         settings=row.settings(plan.base),
         changed=changed,
-        results=results,
-        unfinished=[run for run in own if isinstance(run, Unfinished)],
+        runs=runs,
         means={name: mean for name, mean in means.items() if mean is not None},
     )
 

@@ -6,36 +6,28 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ablations.files import CSV_FILE, LATEX_FILE, PLAN_FILE
+from ablations.folder import FIGURES, TableFolder
 from ablations.report.figures import table_figures
 from ablations.report.grids import cost_grid, results_grid, seeds_grid
 from ablations.report.layout import TEMPLATES, Grid, render, write_files
-from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.numbers import TableNumbers, compute_numbers, describe_state
 from ablations.report.sentences import facts, order_of_rows, regime, regime_warning, verdicts
-from ablations.runs.attempts import attempt_number
 from ablations.tables.warn import warnings_of
 from experiments.records.progress import printable
-from experiments.records.result import RESULT_FILE
 from transformer import formats
 from transformer.variant import class_name, has_changed
 
-_OF_RESULT = (
-    *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu", "f1"),
-    *("test_f1", "parameters", "steps", "target_tokens", "flops", "train_seconds"),
-    *("tokens_per_second", "device", "precision", "commit"),
-)
 
-
-def write_report(directory: Path) -> str:
-    """Write the report into a table's directory: HTML, Markdown, LaTeX, CSV and figures.
+def write_report(folder: TableFolder) -> str:
+    """Write the report into a table's folder: HTML, Markdown, LaTeX, CSV and figures.
 
     Returns:
         The report for the terminal.
     """
-    table = compute_numbers(directory)
-    plan, results = table.plan, results_grid(table, directory)
+    table = compute_numbers(folder)
+    plan, results = table.plan, results_grid(table, folder.path)
     corpus = plan.base.data.corpus
     total = sum(len(row.seeds) for row in table.rows)
     is_of_paper = plan.is_compared and corpus.task == "translation"
@@ -50,7 +42,7 @@ def write_report(directory: Path) -> str:
         "results": results,
         "order_of_rows": order_of_rows(table) if is_of_paper else "",
         "warnings": list(warnings_of(plan, [result.device for result in table.results])),
-        "problems": list(_problems(table)),
+        "problems": list(_problems(table, folder)),
         "verdicts": list(verdicts(table)),
         "seeds": seeds_grid(table),
         "cost": cost_grid(table),
@@ -59,25 +51,22 @@ def write_report(directory: Path) -> str:
         "facts": list(facts(table)),
         "table": table,  # for the notes
     }
-    exports = {LATEX_FILE: _to_latex(table, results), CSV_FILE: _to_csv(table)}
+    exports = {LATEX_FILE: _to_latex(table, results), CSV_FILE: _to_csv(table, folder)}
     return write_files(
-        directory, TEMPLATES / "table.j2", values, list(table_figures(table)), exports
+        folder.path, TEMPLATES / "table.j2", values, list(table_figures(table)), exports
     )
 
 
-def _problems(table: TableNumbers) -> Iterator[str]:
+def _problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
     for row in table.rows:
         for run in row.unfinished:
-            yield f"{row.name}, seed {run.seed}: {run}"
+            yield f"{row.name}, seed {run.seed}: {describe_state(run)}"
         variant = row.settings["model"]
         if isinstance(variant, str) and has_changed(variant):
             kind = class_name(variant)
             yield f"{row.name}: the source of {kind} has changed since the row was planned"
-    planned = set(map(str, table.plan.cells))
-    for path in sorted(table.directory.glob(f"*/seed-*/{RESULT_FILE}")):
-        name = path.parent.relative_to(table.directory).as_posix()
-        if name not in planned and not attempt_number(path.parent):
-            yield f"{name}: left out, as {PLAN_FILE} does not list it"
+    for name in folder.unplanned:
+        yield f"{name}: left out, as {PLAN_FILE} does not list it"
 
 
 def _to_latex(table: TableNumbers, results: Grid) -> str:
@@ -90,20 +79,20 @@ def _to_latex(table: TableNumbers, results: Grid) -> str:
     return render(TEMPLATES / "table.tex.j2", title=title, grid=grid)
 
 
-def _to_csv(table: TableNumbers) -> str:
+def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(lines_of_runs(table))
+    csv.writer(text, lineterminator="\n").writerows(lines_of_runs(table, folder))
     return text.getvalue()
 
 
-def lines_of_runs(table: TableNumbers) -> Iterator[list[object]]:
+def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
-    settings = table.shown
     quoted = table.plan.measures if table.plan.is_compared else ()
-    yield ["row", *settings, *_OF_RESULT, *(f"paper_{name}" for name in quoted)]
+    heads = ["row", *table.shown, *FIGURES]
+    yield [*heads, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:
-        declared = [row.settings[name] for name in settings]
         paper = [row.scores[name].paper for name in quoted]
-        for result in row.results:
-            found = [getattr(result, name) for name in _OF_RESULT]
-            yield [row.name, *declared, *found, *paper]
+        for run in row.runs:
+            if run.result is not None:
+                record = folder.record(run)
+                yield [*(record[name] for name in heads), *paper]

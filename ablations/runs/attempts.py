@@ -8,20 +8,17 @@ Finishing renames it to the run's own name, which works once.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
-from ablations.runs.lock import is_running, own_name
 from experiments.records.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
 from experiments.records.experiment import CONFIG_FILE
+from experiments.records.processes import is_running, own_name
 from experiments.records.progress import (
     FINAL,
     SILENT_SECONDS,
@@ -30,29 +27,13 @@ from experiments.records.progress import (
     read_progress,
     write_progress,
 )
-from experiments.records.result import RESULT_FILE, Result, load_result
-from transformer.config import from_dict, to_dict
+from experiments.records.result import RESULT_FILE
+from experiments.records.run import PRUNED_FILE, Pruned, attempt_number, locate, read_run
+from transformer.config import to_dict
 from transformer.errors import InputError
 from transformer.files import read_json, rename, write_json
 
-PRUNED_FILE = "pruned.json"
 _MOST_KILLS = 10
-_ATTEMPT = re.compile(r"\.attempt-(\d+)$")
-
-
-def locate(stem: Path) -> Path:
-    """The directory of the run ``stem``: its newest attempt, or ``stem`` itself if the run is
-    finished or has not begun.
-    """
-    if (stem / RESULT_FILE).exists():
-        return stem
-    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=attempt_number, default=stem)
-
-
-def attempt_number(directory: Path) -> int:
-    """The number in the name of an attempt's directory; 0 if there is none."""
-    match = _ATTEMPT.search(directory.name)
-    return int(match[1]) if match else 0
 
 
 def refuse_foreign(stem: Path) -> None:
@@ -97,7 +78,7 @@ def take_over(stem: Path) -> Path | None:
     try:
         if not found.exists():
             target.mkdir(parents=True)
-        elif found == stem and read_ended(stem) is not None:
+        elif found == stem and read_run(stem).has_ended:
             return None
         else:
             rename(found, target)
@@ -127,51 +108,16 @@ def next_attempt(
     return replace(attempt, failures=before.failures, kills=before.kills, furthest=before.furthest)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pruned:
-    """The step at which a trial was ended, and its perplexity there; None if not finite."""
-
-    step: int
-    perplexity: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
-    """The end of a run: its result, or where it was pruned; ``curve`` is its perplexity on the
-    validation set by step, if that was read.
-    """
-
-    result: Result | None = None
-    pruned: Pruned | None = None
-    curve: Mapping[int, float] = field(default_factory=dict[int, float])
-
-
 def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
     """Record in a trial's directory that it is pruned at ``step``."""
     finite = perplexity if isfinite(perplexity) else None
     write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
 
 
-def read_ended(directory: Path) -> Ended | None:
-    """The end of the run in ``directory``; None if it has not ended or, with a warning, if the
-    file is broken.
-    """
-    pruned = directory / PRUNED_FILE
-    try:
-        if (result := load_result(directory)) is not None:
-            return Ended(result=result)
-        if pruned.is_file():
-            return Ended(pruned=from_dict(Pruned, read_json(pruned), str(pruned)))
-    except InputError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):  # or it has just been renamed
-            warnings.warn(f"left out, and done again by the next run: {error}", stacklevel=2)
-    return None
-
-
 def set_aside_broken(directory: Path) -> list[str]:
     """Rename the unreadable files of a run that has not ended, and return their names."""
     ends = [name for name in (RESULT_FILE, PRUNED_FILE) if (directory / name).exists()]
-    broken = ends if read_ended(directory) is None else []
+    broken = [] if read_run(directory).is_at_end else ends
     for name in (ATTEMPT_FILE, CONFIG_FILE):
         try:
             read_json(directory / name)
@@ -181,21 +127,6 @@ def set_aside_broken(directory: Path) -> list[str]:
     for name in broken:
         rename(directory / name, directory / f"{name}.broken")
     return broken
-
-
-def elapsed(directory: Path, result: Result) -> float:
-    """Seconds from a run's start to its end; only of training if it took several attempts."""
-    attempt = read_attempt(directory)
-    if attempt is None or attempt.number > 1:
-        return result.train_seconds
-    ended = datetime.fromisoformat(result.finished_at).timestamp()
-    return max(result.train_seconds, ended - attempt.started_at)
-
-
-def is_given_up(stem: Path) -> bool:
-    """Whether a run has failed so often that it is not tried again."""
-    attempt = read_attempt(locate(stem))
-    return attempt is not None and attempt.given_up
 
 
 def clear_failures(stem: Path) -> None:

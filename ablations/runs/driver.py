@@ -10,21 +10,13 @@ from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
-from ablations.runs.attempts import (
-    attempt_number,
-    clear_failures,
-    is_elsewhere,
-    leave_pruned,
-    locate,
-    refuse_foreign,
-)
+from ablations.runs.attempts import clear_failures, is_elsewhere, leave_pruned, refuse_foreign
 from ablations.runs.options import Options
 from ablations.runs.process import GRACE_SECONDS, Job, Place
 from ablations.runs.study import Cells, Study
 from ablations.runs.supervise import AttemptEnd, Wish
-from experiments.records.outputs import valid_perplexities
-from experiments.records.progress import RunState, read_progress, stop_signals
-from experiments.records.result import RESULT_FILE
+from experiments.records.progress import RunState, stop_signals
+from experiments.records.run import attempt_number
 from transformer.errors import InputError
 
 _POLL_SECONDS = 0.05
@@ -176,7 +168,7 @@ class Driver:
             if name not in self._not_before:
                 self._note(f"{name}: another driver works on it, and this one waits for its end")
             self._not_before[name] = now + _ELSEWHERE_SECONDS
-            if self._cells.is_search:  # whose trials begin in their order
+            if self._cells.prunes:  # whose trials begin in their order
                 break
         return None
 
@@ -186,7 +178,7 @@ class Driver:
         except InputError as error:
             self._refuse(error)
             return
-        attempt = attempt_number(locate(self._cells.root / name)) + 1
+        attempt = attempt_number(self._cells.folder.read(name).directory) + 1
         again = f" (attempt {attempt})" if attempt > 1 else ""
         where = f" on {place.host}" if place.host else ""
         self._note(f"{name}: started{again}{where}")
@@ -197,7 +189,7 @@ class Driver:
             retries=self._options.retries,
             accumulate=self._options.accumulate,
             log=self._options.log,
-            may_diverge=self._cells.is_search,
+            may_diverge=self._cells.prunes,
         )
         self._running[name] = place
         self._executor.start(job, place)
@@ -241,11 +233,11 @@ class Driver:
 
     def _any_trains(self) -> bool:
         """Whether a run of the table has finished, or trains now."""
-        root = self._cells.root
-        if any((root / name / RESULT_FILE).exists() for name in self._cells.names):
+        folder = self._cells.folder
+        running = (folder.read(name).progress for name in self._running)
+        if any(progress and progress.stage == RunState.TRAIN for progress in running):
             return True
-        found = (read_progress(locate(root / name)) for name in self._running)
-        return any(progress and progress.stage == RunState.TRAIN for progress in found)
+        return any(run.result is not None for run in folder.look())
 
     def _refusal_of(self, names: Sequence[str]) -> InputError:
         """An error with the reason of the first of these runs."""
@@ -254,14 +246,14 @@ class Driver:
 
     def _prune(self) -> None:
         """End the trials that Optuna prunes: their supervisors find the step in a file."""
-        if not self._cells.is_search or time.monotonic() < self._prune_at:
+        if not self._cells.prunes or time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         for name in sorted(self._running.keys() - self._pruned):
-            directory = locate(self._cells.root / name)
-            curve = valid_perplexities(directory)
+            run = self._cells.folder.read(name)
+            curve = run.curve
             step = self._study.prunes_at(name, curve)
             if step is not None:
                 self._pruned.add(name)
                 with suppress(FileNotFoundError):  # it has just ended
-                    leave_pruned(directory, step, curve[step])
+                    leave_pruned(run.directory, step, curve[step])

@@ -24,10 +24,9 @@ import ray.exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablations.runs import process
-from ablations.runs.attempts import locate
 from ablations.runs.options import Options
 from ablations.runs.process import GRACE_SECONDS, Job, Place, Start
-from ablations.runs.supervise import AttemptEnd, Wish, failed, supervise
+from ablations.runs.supervise import AttemptEnd, Wish, lost, supervise
 from experiments.records.progress import RunState
 from transformer.errors import InputError
 
@@ -107,8 +106,7 @@ class RayExecutor:
             if cause is None:
                 self._look_at = 0.0
                 reason = f"its node was lost ({type(error).__name__})"
-                directory = locate(job.root / job.name)
-                return failed(directory, reason, killed=True, retries=job.retries)
+                return lost(job, reason)
             if isinstance(cause, OSError):  # such as a full disk
                 raise cause from error
             end = f"it cannot run the project ({type(cause).__name__}: {_first_line(cause)})"

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,18 +17,17 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from ablations.runs.lock import own_name
 from experiments.records import ownership
 from experiments.records.experiment import Experiment, Log
-from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE, printable
+from experiments.records.processes import own_name
+from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
+from experiments.records.run import LOG_FILE
 
-LOG_FILE = "log.txt"
 # A checkpoint waits for a validation, which may take half a minute. A run that has not written its
 # checkpoint by then resumes from the one before.
 GRACE_SECONDS = 60.0
 # By default it kills its ranks half a minute after a signal.
 _OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
-_LOG_BYTES = 65_536  # in which its last lines are looked for
 # What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
 # GPU or starts a thread.
 _PRELOADED = [
@@ -204,15 +202,3 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             send(pid, number)
             return
-
-
-def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
-    """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
-    try:
-        with (directory / LOG_FILE).open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size - _LOG_BYTES))
-            text = (printable(line.decode(errors="replace").rstrip()) for line in log)
-            return list(deque(filter(None, text), maxlen=count))
-    except OSError:
-        return []

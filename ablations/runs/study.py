@@ -15,16 +15,18 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from ablations.files import STUDY_FILE
-from ablations.runs.attempts import Ended
+from ablations.folder import Folder
 from experiments.records.experiment import Experiment
+from experiments.records.run import Run
 from transformer.files import making, rename
 
 
 class Cells(Protocol):
     """The rows of a table with each seed, or the trials of a search.
 
-    ``names`` are in the order in which the runs start, and are their paths below ``root``;
-    ``title`` is for users. In a search a run may be pruned, and one that diverged is not repeated.
+    ``names`` are in the order in which the runs start, and are their paths below ``root``, the
+    ``folder``; ``title`` is for users. If it ``prunes``, as a search does, runs begin in their
+    order, one may be ended early, and one that diverged is not repeated.
 
     ``create_study`` makes the study if it is missing. ``restore`` makes the trials of the runs that
     have files, with what only the journal has, its ``known`` trials. ``ask`` makes a trial,
@@ -35,13 +37,16 @@ class Cells(Protocol):
     root: Path
     names: tuple[str, ...]
     title: str
-    is_search: bool
+    prunes: bool
+
+    @property
+    def folder(self) -> Folder: ...
 
     def create_study(self, storage: BaseStorage) -> optuna.Study: ...
     def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]: ...
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial: ...
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment: ...
-    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None: ...
+    def to_trial(self, run: Run) -> FrozenTrial | None: ...
 
 
 class Study:
@@ -80,9 +85,9 @@ class Study:
         curve = {step: value for step, value in curve.items() if step < self._last_step}
         return next((step for step in self._report(name, curve) if trial.should_prune()), None)
 
-    def end(self, name: str, ended: Ended | None) -> None:
+    def end(self, name: str, run: Run | None) -> None:
         """Tell Optuna how a run has ended; None means that it was given up."""
-        found = None if ended is None else self._cells.to_trial(name, ended)
+        found = None if run is None else self._cells.to_trial(run)
         if found is None:
             self._study.tell(self._running.pop(name), state=TrialState.FAIL)
             return

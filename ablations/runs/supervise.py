@@ -12,28 +12,39 @@ from enum import IntEnum
 from pathlib import Path
 
 from ablations.runs import attempts, process
-from ablations.runs.lock import is_running, name_of, pid_of
 from ablations.runs.process import (
     GRACE_SECONDS,
     Job,
     Place,
     RunProcess,
     Start,
-    last_log_lines,
     signal_group,
 )
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
-from experiments.records.outputs import valid_perplexities
 from experiments.records.ownership import claim
+from experiments.records.processes import (
+    PROCESS_FILE,
+    is_running,
+    name_of,
+    pid_of,
+    process_of,
+)
 from experiments.records.progress import RunState, final_state, read_progress
-from experiments.records.result import in_words, valid_scores
+from experiments.records.result import in_words
+from experiments.records.run import (
+    LOG_FILE,
+    PRUNED_FILE,
+    Run,
+    last_log_lines,
+    locate,
+    read_run,
+)
 from transformer.errors import InputError
 from transformer.files import rename
 from transformer.formats import duration
 
-_PROCESS_FILE = ".process"
 _POLL_SECONDS = 0.1
 _LOG_LINES = 10
 
@@ -55,7 +66,7 @@ class AttemptEnd:
 
     state: RunState
     text: str
-    ended: attempts.Ended | None = None
+    ended: Run | None = None
     reason: str = ""
 
 
@@ -99,8 +110,8 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
     ``wish`` is called several times a second.
     """
     stem = job.root / job.name
-    notes = _end_orphan(attempts.locate(stem), wish)
-    if (published := _publish(attempts.locate(stem), stem, "ended early")) is not None:
+    notes = _end_orphan(locate(stem), wish)
+    if (published := _publish(locate(stem), job.root, job.name, "ended early")) is not None:
         return published  # its supervisor was killed before it could
     if wish():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
@@ -112,14 +123,6 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
         return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
     end = _end(job, begun, _wait(begun, wish))
     return replace(end, text="; ".join([end.text, *notes]))
-
-
-def process_of(directory: Path) -> str:
-    """The name of the process of the newest attempt at a run; empty if it is not known."""
-    try:
-        return (directory / _PROCESS_FILE).read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""
 
 
 def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
@@ -147,7 +150,7 @@ def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
     """
     pid = pid_of(name)
     try:
-        is_here = Path(f"/proc/{pid}/fd/1").samefile(directory / process.LOG_FILE)
+        is_here = Path(f"/proc/{pid}/fd/1").samefile(directory / LOG_FILE)
     except OSError:
         return False
     if is_here and pid is not None:
@@ -155,14 +158,15 @@ def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
     return is_here
 
 
-def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
+def _publish(directory: Path, root: Path, name: str, how: str) -> AttemptEnd | None:
     """Give a run that has ended its final name; None if it has not, or another attempt has it."""
-    ended = attempts.read_ended(directory)
-    if ended is None:
+    stem = root / name
+    run = read_run(directory, name)
+    if not run.is_at_end:
         return None
-    ended = replace(ended, curve=valid_perplexities(directory))
-    if ended.result is not None:  # it may have been faster than it was to be pruned
-        (directory / attempts.PRUNED_FILE).unlink(missing_ok=True)
+    _ = run.curve  # read here: a driver on another machine may not see the file yet
+    if run.result is not None:  # it may have been faster than it was to be pruned
+        (directory / PRUNED_FILE).unlink(missing_ok=True)
     if directory != stem:
         try:
             rename(directory, stem)
@@ -170,11 +174,10 @@ def _publish(directory: Path, stem: Path, how: str) -> AttemptEnd | None:
             if directory.exists():
                 return _blocked(f"{directory} has ended, but cannot be renamed to {stem}: {error}")
             return None
-    if ended.result is None:
-        return AttemptEnd(state=RunState.PRUNED, text=how, ended=ended)
-    scores = in_words(valid_scores(ended.result))
-    text = f"finished in {duration(attempts.elapsed(stem, ended.result))}, {scores}"
-    return AttemptEnd(state=RunState.DONE, text=text, ended=ended)
+    if run.result is None or run.seconds is None:
+        return AttemptEnd(state=RunState.PRUNED, text=how, ended=run)
+    text = f"finished in {duration(run.seconds)}, {in_words(run.scores)}"
+    return AttemptEnd(state=RunState.DONE, text=text, ended=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +205,11 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         others = job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE)
         share_data(directory, (x.parent for x in others if x.parent != directory))
         write_attempt(directory, record)
-        log = directory / process.LOG_FILE
+        log = directory / LOG_FILE
         log_start = log.stat().st_size if log.exists() else 0
         started_at = time.time()
         run = start(directory, job, place)
-        (directory / _PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
+        (directory / PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
     except FileNotFoundError:
         if directory.exists():
             raise
@@ -222,7 +225,7 @@ def _wait(begun: _Begun, wish: Callable[[], Wish]) -> Wish:
     sent = Wish.CONTINUE
     while begun.process.poll() is None:
         wanted = wish()
-        if not sent and (begun.directory / attempts.PRUNED_FILE).exists():
+        if not sent and (begun.directory / PRUNED_FILE).exists():
             wanted = max(wanted, Wish.STOP)
         if wanted > sent:
             sent = wanted
@@ -241,7 +244,7 @@ def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
         progress = read_progress(directory)
         attempts.leave_pruned(directory, progress.step if progress else 0, math.inf)
     how = f"ended early after {duration(time.time() - begun.started_at)}"
-    if (published := _publish(directory, job.root / job.name, how)) is not None:
+    if (published := _publish(directory, job.root, job.name, how)) is not None:
         return published
     if not directory.exists():
         text = "its directory was removed, or taken over by another attempt"
@@ -257,7 +260,7 @@ def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
     killed = code == -signal.SIGKILL or state == RunState.STOPPED
     # Training is deterministic, so one that diverged or was refused would be again.
     is_final = state in (RunState.DIVERGED, RunState.REFUSED)
-    end = failed(directory, reason, lines, killed=killed, retries=0 if is_final else job.retries)
+    end = _failed(directory, reason, lines, killed=killed, retries=0 if is_final else job.retries)
     if state != RunState.REFUSED:
         return end
     return AttemptEnd(state=state, text=f"refused, {reason}; given up", reason=reason)
@@ -283,8 +286,14 @@ def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> 
     return ": ".join(["it left no result" if state == RunState.DONE else how, *lines[-1:]])
 
 
-def failed(
-    directory: Path, reason: str, lines: Sequence[str] = (), *, killed: bool, retries: int
+def lost(job: Job, reason: str) -> AttemptEnd:
+    """The end of an attempt whose machine is gone."""
+    directory = locate(job.root / job.name)
+    return _failed(directory, reason, [], killed=True, retries=job.retries)
+
+
+def _failed(
+    directory: Path, reason: str, lines: Sequence[str], *, killed: bool, retries: int
 ) -> AttemptEnd:
     """Record why the attempt in ``directory`` failed, and whether the run is given up."""
     final = attempts.record_failure(directory, reason, lines, killed=killed, retries=retries)

@@ -195,11 +195,6 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     return from_dict(Search, to_dict(search), f"space {space.name!r}")
 
 
-def is_search(directory: Path) -> bool:
-    """Whether ``directory`` is that of a search."""
-    return (directory / SEARCH_FILE).is_file()
-
-
 def load_search(directory: Path) -> Search:
     """The search of a directory."""
     return from_dict(Search, read_json(directory / SEARCH_FILE), str(directory / SEARCH_FILE))
@@ -209,7 +204,7 @@ def settle_search(
     directory: Path, search: Search, precision: Precision | None = None, threads: int | None = None
 ) -> Search:
     """``search`` with the precision, the threads and the trials of that in ``directory``."""
-    found = load_search(directory) if is_search(directory) else None
+    found = load_search(directory) if (directory / SEARCH_FILE).is_file() else None
     base = share_arithmetic(search.base, found and found.base, precision, threads)
     search = replace(search, base=base)
     if found is None:

@@ -1,4 +1,4 @@
-"""Trials of a search, read from its files."""
+"""Trials of a search, and which are the best."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ablations.files import CONFIRM, PLAN_FILE
-from ablations.runs.attempts import Ended, locate, read_ended
 from ablations.search.search import Search
 from ablations.tables.changes import Value
 from ablations.tables.plan import Plan, load_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Reported, Row, Table
-from experiments.records.attempt import read_attempt
-from experiments.records.checksums import check_unchanged
-from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, load_experiment
-from experiments.records.outputs import valid_perplexities
-from experiments.records.progress import RunState, read_progress
+from experiments.records.experiment import BEST_FILE, Experiment
+from experiments.records.progress import RunState
 from experiments.records.result import MEASURES, Result
+from experiments.records.run import Run
 from transformer import formats
 from transformer.config import to_dict
 from transformer.errors import InputError
@@ -48,63 +45,38 @@ class Trial:
     reason: str = ""
 
 
-def read_trials(search: Search, root: Path) -> tuple[Trial, ...]:
-    """All trials of the search in ``root``, begun or not."""
-    return tuple(read_trial(search, root, name) for name in search.names)
-
-
-def read_trial(search: Search, root: Path, name: str) -> Trial:
-    """The trial as its newest attempt left it; failed if a file of it changed or is unreadable."""
-    while True:
-        directory = locate(root / name)
-        if not (directory / CONFIG_FILE).is_file():
-            return Trial(name=name, state=RunState.WAITING)
-        try:
-            return _read(search, directory, name)
-        except (InputError, OSError) as error:
-            if locate(root / name) == directory:  # nobody has renamed it meanwhile
-                return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
-
-
-def _read(search: Search, directory: Path, name: str) -> Trial:
-    config = load_experiment(directory).config
-    values = search.values(config)
-    if not search.contains(config):
-        raise InputError(f"{directory} is not a trial of this search")
-    curve = valid_perplexities(directory)
-    ended = read_ended(directory)
-    if ended is not None:
-        if ended.result is not None:
-            check_unchanged(directory)
-        return replace(ended_trial(name, replace(ended, curve=curve)), values=values)
-    attempt, progress = read_attempt(directory), read_progress(directory)
-    given_up = attempt is not None and attempt.given_up
+def make_trial(search: Search, run: Run) -> Trial:
+    """The trial of a run as it is now."""
+    if run.experiment is None:
+        return Trial(name=run.name, state=RunState.WAITING)
+    values = search.values(run.experiment.config)
+    if run.is_at_end:
+        return replace(ended_trial(run), values=values)
     return Trial(
-        name=name,
-        state=RunState.FAILED if given_up else RunState.RUNNING,
+        name=run.name,
+        state=RunState.FAILED if run.is_given_up else RunState.RUNNING,
         values=values,
-        curve=curve,
-        step=progress.step if progress else 0,
-        reason=attempt.failures[-1].reason if attempt and given_up and attempt.failures else "",
+        curve=run.curve,
+        step=run.progress.step if run.progress else 0,
+        reason=run.failures[-1].reason if run.is_given_up and run.failures else "",
     )
 
 
-def ended_trial(name: str, ended: Ended) -> Trial:
+def ended_trial(run: Run) -> Trial:
     """The trial of a run that ended, without its values."""
-    result, pruned = ended.result, ended.pruned
-    if result is not None:
-        state, step, perplexity = RunState.DONE, result.steps, result.perplexity
+    if run.result is not None:
+        state, step, perplexity = RunState.DONE, run.result.steps, run.result.perplexity
     else:
-        assert pruned is not None
-        state, step, perplexity = RunState.PRUNED, pruned.step, pruned.perplexity
+        assert run.pruned is not None
+        state, step, perplexity = RunState.PRUNED, run.pruned.step, run.pruned.perplexity
     is_finite = perplexity is not None and math.isfinite(perplexity)
     return Trial(
-        name=name,
+        name=run.name,
         state=state if is_finite else RunState.DIVERGED,
-        curve={at: value for at, value in ended.curve.items() if at <= step},
+        curve={at: value for at, value in run.curve.items() if at <= step},
         step=step,
         perplexity=perplexity if is_finite else None,
-        result=result,
+        result=run.result,
         reason="" if is_finite else f"no finite perplexity at step {step:,}",
     )
 

@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ablations.status.status import ENDED, DirectoryReader, Run, Status
+from ablations.status.status import ENDED, DirectoryReader, Status
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
-from transformer.config import to_dict
+from experiments.records.run import Run
 from transformer.files import to_json
 from transformer.formats import duration, number, steps
 
@@ -37,9 +37,10 @@ _COLOURS = {"bad": "red", "warn": "yellow"}
 HEADS = ("run", "state", "step/scores", "loss", "tok/s", "on", "try", "left/took")
 
 
-def as_text(run: Run) -> tuple[str, ...]:
+def as_text(run: Run, status: Status) -> tuple[str, ...]:
     """A run under the ``HEADS``; in evaluation, the step is the line that is scored."""
-    state, progress, attempt, left = str(run.state), run.progress, run.attempt, run.seconds_left
+    state, progress, attempt = str(run.state), run.report, run.attempt
+    left = status.left.get(run.name)
     step = loss = speed = place = ""
     if progress is not None and progress.step:
         step = f"{progress.step:,}"
@@ -118,7 +119,7 @@ def block(status: Status, height: int | None = None) -> RenderableType:
         side = "left" if name in ("run", "state", "on") else "right"
         table.add_column(name, justify=side, no_wrap=True)
     for run in runs[:room]:
-        name, state, *more = as_text(run)
+        name, state, *more = as_text(run, status)
         table.add_row(Text(name), Text(state, _COLOURS.get(mark(run), "")), *map(Text, more))
     rest = len(runs) - room
     folded = [Text(f"… and {rest} more", style="dim")] * (rest > 0)
@@ -204,4 +205,4 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
 
 
 def _print_json(status: Status) -> None:
-    print(to_json(to_dict(status), indent=None), end="", flush=True)
+    print(to_json(status.to_dict(), indent=None), end="", flush=True)

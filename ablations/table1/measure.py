@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ablations.folder import LayersFolder
 from ablations.report.layout import print_page
 from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
@@ -21,7 +22,6 @@ from ablations.table1.measurements import (
     Measurements,
     Point,
     continue_measurements,
-    wanted_points,
 )
 from ablations.table1.paper import NAMES, PATHS, STEP_LENGTHS
 from ablations.table1.report import write_layers_report
@@ -70,7 +70,7 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
         except KeyboardInterrupt:
             print("stopped; the same command continues from here")
             raise
-        page = write_layers_report(root)
+        page = write_layers_report(LayersFolder(root))
     print_page(page, root)
     return 0
 
@@ -79,8 +79,7 @@ def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bo
     if device.type == "cuda":
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
-    measured = {(point.d, point.n) for point in found.points}
-    lacking = [size for size in wanted_points(quick) if size not in measured]
+    lacking = found.lacking(quick)
     done = 0  # a point takes about as long as it has numbers
     with show_progress("timing layers", sum(d * n for d, n in lacking)) as show:
         for d, n in lacking:

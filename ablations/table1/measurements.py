@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median, quantiles
 from typing import Literal
 
 from ablations.files import LAYERS_FILE, check_free
@@ -11,6 +12,11 @@ from ablations.table1.paper import LENGTHS, WIDTHS
 from transformer.config import from_dict
 from transformer.errors import InputError
 from transformer.files import read_json, to_json, write_atomically
+
+COLUMNS = (
+    *("layer", "n", "d", "flops", "forward_seconds", "backward_seconds"),
+    *("seconds", "seconds_low", "seconds_high", "memory_bytes", "samples"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +52,24 @@ class Measurements:
 
     def save(self, directory: Path) -> None:
         write_atomically(directory / LAYERS_FILE, to_json(asdict(self), indent=None))
+
+    def lacking(self, quick: bool = False) -> list[tuple[int, int]]:
+        """Width and length of the points that are wanted and not measured yet."""
+        measured = {(point.d, point.n) for point in self.points}
+        return [size for size in wanted_points(quick) if size not in measured]
+
+    def records(self) -> list[dict[str, int | float | str | None]]:
+        """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
+        rows: list[dict[str, int | float | str | None]] = []
+        for point in sorted(self.points, key=lambda point: (point.d, point.n)):
+            for name, bytes_ in point.memory.items():
+                samples = point.seconds(name)
+                low, middle, high = quantiles(samples, n=4)
+                times = (median(point.forward[name]), median(point.backward[name]))
+                sizes = (name, point.n, point.d, point.flops[name])
+                cells = (*sizes, *times, middle, low, high, bytes_, len(samples))
+                rows.append(dict(zip(COLUMNS, cells, strict=True)))
+        return rows
 
 
 def wanted_points(quick: bool = False) -> list[tuple[int, int]]:

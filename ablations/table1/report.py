@@ -8,18 +8,14 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, linear_regression, median, quantiles
+from statistics import fmean, linear_regression, median
 
 from ablations.files import CSV_FILE
+from ablations.folder import LayersFolder
 from ablations.report.layout import Column, Figure, Grid, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
 from ablations.table1 import paper
-from ablations.table1.measurements import (
-    Measurements,
-    Point,
-    load_measurements,
-    wanted_points,
-)
+from ablations.table1.measurements import COLUMNS, Measurements, Point, wanted_points
 from ablations.table1.paper import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
@@ -27,10 +23,6 @@ from transformer import formats
 
 Costs = Mapping[tuple[int, int], float]  # by n and d
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
-_COLUMNS = (
-    *("layer", "n", "d", "flops", "forward_seconds", "backward_seconds"),
-    *("seconds", "seconds_low", "seconds_high", "memory_bytes", "samples"),
-)
 _TIME = (
     "Time of a pass forward and backward against the length n: a panel for each width d, a line "
     "for each layer, on logarithmic axes. Points are medians, bars quartiles."
@@ -39,13 +31,13 @@ _MEMORY = "Memory against the length n: a panel for each width d, a line for eac
 _EXACT = 0.005  # a slope whose interval rounds to nothing is shown without it
 
 
-def write_layers_report(directory: Path) -> str:
-    """Write the report into a directory, finished or not; the report for the terminal."""
-    found = load_measurements(directory)
-    rows = _rows(found)
+def write_layers_report(folder: LayersFolder) -> str:
+    """Write the report into the folder, finished or not; the report for the terminal."""
+    found = folder.plan
+    rows = found.records()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow(COLUMNS)
     for row in rows:
         writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
     figures: list[Figure] = []
@@ -56,7 +48,7 @@ def write_layers_report(directory: Path) -> str:
         figures.append(Figure(name="time", spec=time, caption=_TIME))
         figures.append(Figure(name="memory", spec=memory, caption=_MEMORY))
     exports = {CSV_FILE: text.getvalue()}
-    return write_files(directory, _TEMPLATE, compose(found), figures, exports)
+    return write_files(folder.path, _TEMPLATE, compose(found), figures, exports)
 
 
 def compose(found: Measurements) -> dict[str, object]:
@@ -209,20 +201,6 @@ def find_crossing(ratios: Mapping[int, float]) -> str:
     return f"< {min(ratios):,}" if ratios[max(ratios)] > 1 else f"> {max(ratios):,}"
 
 
-def _rows(found: Measurements) -> list[Record]:
-    """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
-    rows: list[Record] = []
-    for point in sorted(found.points, key=lambda point: (point.d, point.n)):
-        for name, bytes_ in point.memory.items():
-            samples = point.seconds(name)
-            low, middle, high = quantiles(samples, n=4)
-            times = (median(point.forward[name]), median(point.backward[name]), middle, low, high)
-            sizes = (name, point.n, point.d, point.flops[name])
-            cells = (*sizes, *times, bytes_, len(samples))
-            rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    return rows
-
-
 def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Spec:
     """A cost against n on logarithmic axes: a panel for each d, a line for each layer.
 
@@ -238,7 +216,7 @@ def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Sp
     x["axis"]["values"] = [4**power for power in range(2, 7)]
     y = style.axis(field, title, log=True, form=form)
     y["axis"]["values"] = [10**power for power in range(-5, 12)]
-    ends = [end for end in (f"{field}_low", f"{field}_high") if end in _COLUMNS]
+    ends = [end for end in (f"{field}_low", f"{field}_high") if end in COLUMNS]
     tooltip = style.tooltip("layer", "n", "d", field, *ends)
     shown = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
     panel = [

@@ -122,9 +122,13 @@ class Plan(Divisors):
         """The configuration of each row as it is run, with the base's seed."""
         return {row.name: row.configure(self.base) for row in self.rows if not row.published}
 
+    def row(self, name: str) -> PlannedRow:
+        """The row of that name."""
+        return next(row for row in self.rows if row.name == name)
+
     def experiment(self, cell: Cell) -> Experiment:
         """The experiment of ``cell``, with the names under which it is tracked."""
-        row = next(row for row in self.rows if row.name == cell.row)
+        row = self.row(cell.row)
         name = f"{self.name}/{cell.row}"
         reported = {name: getattr(row.reported, name, None) for name in self.measures}
         return Experiment(

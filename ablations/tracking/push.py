@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ablations.files import FIGURES
+from ablations.folder import TableFolder, open_runs
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import lines_of_runs
-from ablations.runs.lock import is_running
-from ablations.runs.supervise import process_of
-from ablations.search.search import is_search, load_search
-from ablations.tables.plan import load_plan
 from ablations.tracking.workspace import save_workspace
-from experiments.records.progress import read_progress
-from experiments.records.result import RESULT_FILE
+from experiments.records.processes import is_running
+from experiments.records.run import Run
 from experiments.tracking import answers, one_line, server, set_up, track_table
 from experiments.tracking import project as default_project
 from transformer.errors import InputError
@@ -42,9 +39,9 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
     Raises:
         InputError: if a file there cannot be read.
     """
-    table = compute_numbers(root)
-    plan = table.plan
-    heads, *lines = lines_of_runs(table)
+    folder = TableFolder(root)
+    plan = folder.plan
+    heads, *lines = lines_of_runs(compute_numbers(folder), folder)
     track_table(
         root,
         [*map(str, heads)],
@@ -67,13 +64,7 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
         InputError: if ``directory`` is not a table's or a search's or has no offline run, if there
             is no login or no answer, or, after all others are pushed, if W&B refuses a run.
     """
-    if is_search(directory):
-        search = load_search(directory)
-        labels = {"search": search.space, "scale": search.scale}
-        parameters = [each.name for each in search.parameters]
-    else:
-        plan = load_plan(directory)
-        labels, parameters = {"table": plan.table, "scale": plan.scale}, []
+    folder = open_runs(directory)
     if not any(directory.rglob(_OFFLINE)):
         raise InputError(
             f"{directory} has no run that W&B tracked offline: they are made by run and search "
@@ -84,7 +75,7 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     entity = entity or os.environ.get("WANDB_ENTITY") or account
     project = project or default_project()
     refused = 0
-    if not parameters and _is_out_of_date(directory):
+    if isinstance(folder, TableFolder) and _is_out_of_date(folder):
         try:
             track_table_run(directory, offline=True)
         except InputError as error:
@@ -93,7 +84,8 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     files = sorted(directory.rglob(_OFFLINE))
     before = [file for file in files if _is_pushed(file)]
     new = [file for file in files if file not in before and not _is_damaged(file)]
-    waiting = [file for file in new if not _is_live(file)]
+    runs = {run.directory: run for part in folder.parts for run in part.look()}
+    waiting = [file for file in new if not _is_live(runs.get(file.parents[2]))]
     if waiting:
         refused += _push_files(waiting, entity, project)
     counts = {
@@ -106,7 +98,7 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     print(", ".join(named))
     set_up("online")  # which the table's run was not
     with show_activity("saving the workspace"):
-        address = save_workspace(directory, labels, parameters, entity, project)
+        address = save_workspace(directory, folder.labels, folder.parameters, entity, project)
     print(address)
     if refused:
         raise InputError(f"{refused} runs were not pushed: the same command continues")
@@ -134,11 +126,10 @@ def _log_in() -> str:
         raise InputError(f"W&B's server {address} refuses the login: {one_line(error)}") from error
 
 
-def _is_out_of_date(root: Path) -> bool:
+def _is_out_of_date(folder: TableFolder) -> bool:
     """Whether a run finished after the table was tracked, or it never was."""
-    tracked = [path.stat().st_mtime for path in root.glob(_OFFLINE)]
-    finished = [path.stat().st_mtime for path in root.glob(f"*/*/{RESULT_FILE}")]
-    return bool(finished) and max(finished) > max(tracked, default=0.0)
+    tracked = [path.stat().st_mtime for path in folder.path.glob(_OFFLINE)]
+    return folder.finished_at > max(tracked, default=0.0)
 
 
 def _is_pushed(file: Path) -> bool:
@@ -146,11 +137,16 @@ def _is_pushed(file: Path) -> bool:
     return file.with_name(f"{file.name}.synced").exists()
 
 
-def _is_live(file: Path) -> bool:
-    """Whether a process may still be writing the file; one on another machine reports often."""
-    running, progress = is_running(process_of(file.parents[2])), read_progress(file.parents[2])
-    if running is None and progress is not None:
-        return time.time() - progress.updated_at < _SILENT_SECONDS
+def _is_live(run: Run | None) -> bool:
+    """Whether a process may still be writing a run's files; one on another machine reports often.
+
+    A table's own file, which is of no run, is whole.
+    """
+    if run is None:
+        return False
+    running = is_running(run.files.process)
+    if running is None and run.progress is not None:
+        return time.time() - run.progress.updated_at < _SILENT_SECONDS
     return running is True
 
 

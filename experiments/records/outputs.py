@@ -155,13 +155,3 @@ def _whole_lines(path: Path) -> Iterator[str]:
             if is_whole and ends:
                 yield part.decode(errors="replace").rstrip("\r\n")
             is_whole = ends
-
-
-def training_losses(directory: Path) -> dict[int, float]:
-    """The training loss by step; empty before the first logged step."""
-    return {int(line[0]): float(line[1]) for line in read_metrics(directory) if line[1]}
-
-
-def valid_perplexities(directory: Path) -> dict[int, float]:
-    """Perplexity on the validation set by step; empty before the first validation."""
-    return {int(line[0]): float(line[-1]) for line in read_metrics(directory) if line[-1]}

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ablations.runs.attempts import locate
-from ablations.runs.process import LOG_FILE, Job, Place, environment
+from ablations.runs.process import Job, Place, environment
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE
 from experiments.records.progress import Progress, RunState, read_progress
 from experiments.records.result import Averaged, Result, save_result
+from experiments.records.run import LOG_FILE, locate
 from tests.ablations import stand_in
 from tests.ablations.stand_in import SETTINGS_FILE, STARTED_FILE
 from transformer.config import to_dict

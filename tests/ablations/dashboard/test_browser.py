@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ablations.dashboard import page as dashboard
+from ablations.folder import TableFolder
 from ablations.report.report import write_report
 from ablations.tables.table import Cell
 from tests.ablations.dashboard.conftest import serving
@@ -71,7 +72,7 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
 
 
 def test_the_report_is_interactive_and_runs_no_other_script(root: Path, browser: Browser) -> None:
-    write_report(root / "pair-tiny")
+    write_report(TableFolder(root / "pair-tiny"))
     path = root / "pair-tiny" / "report.html"
     path.write_text(path.read_text().replace("<main>", "<main><script>foreign = 1</script>"))
     with serving(dashboard.Page([root])) as address, closing(browser.new_page()) as page:

@@ -19,10 +19,11 @@ import requests
 
 from ablations.dashboard.page import Page, Reader, find_directories
 from ablations.dashboard.server import serve
+from ablations.folder import TableFolder
 from ablations.report.report import write_report
-from ablations.runs.attempts import locate
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
+from experiments.records.run import locate
 from tests.ablations.dashboard.conftest import get, serving
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search
@@ -192,7 +193,7 @@ def test_what_is_not_there_or_not_for_everybody(address: str, root: Path) -> Non
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_may_run_its_own_scripts_alone(address: str, root: Path) -> None:
-    write_report(root / "pair-tiny")
+    write_report(TableFolder(root / "pair-tiny"))
     (path,) = re.findall(r'<a href="([^"]+)">report</a>', get(address).text)
     report = get(address + path)
     policy = report.headers["content-security-policy"]

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
+from ablations.folder import TableFolder
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.report import write_report
 from ablations.tables.plan import claim_plan, make_plan
@@ -74,7 +75,7 @@ def fill(
             made = dataclasses.replace(made, **(changes or {}).get((name, seed), {}))
             cell.directory(root).mkdir(parents=True, exist_ok=True)
             save_result(cell.directory(root), made)
-    return compute_numbers(root)
+    return compute_numbers(TableFolder(root))
 
 
 def fill_paper(root: Path) -> None:
@@ -129,7 +130,7 @@ def fill_and_report(name: str, root: Path) -> None:
     fill_it, width = GOLDEN[name]
     fill_it(root)
     with mock.patch.dict(os.environ, {"COLUMNS": str(width)}):
-        (root / "terminal.txt").write_text(write_report(root), encoding="utf-8")
+        (root / "terminal.txt").write_text(write_report(TableFolder(root)), encoding="utf-8")
 
 
 def tables(root: Path) -> list[dict[str, dict[str, str]]]:

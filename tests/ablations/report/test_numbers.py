@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ablations.folder import TableFolder
 from ablations.report.compare import compare_rows
 from ablations.report.grids import seeds_grid
-from ablations.report.numbers import compute_numbers
+from ablations.report.numbers import compute_numbers, reason_of
 from ablations.report.report import write_report
 from ablations.report.sentences import (
     facts_of_results,
@@ -116,9 +117,9 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("pair-tiny", "pair-small"))
     path = folder / "seed-13" / "result.json"
     path.write_text(path.read_text().replace('"steps": 1500', '"steps": 0'))
-    table = compute_numbers(tmp_path)
+    table = compute_numbers(TableFolder(tmp_path))
     assert [result.seed for result in table.results] == [1]
-    reasons = {each.seed: each.reason for each in table.rows[0].unfinished}
+    reasons = {each.seed: reason_of(each) for each in table.rows[0].unfinished}
     for seed, reason in (
         (2, "seed-2/result.json cannot be read as JSON"),
         (3, "seed-3/config.json cannot be read as JSON"),
@@ -128,7 +129,7 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
         (13, "0 steps"),
     ):
         assert reason in reasons[seed]
-    assert "  base, seed 7: left out (" in write_report(tmp_path)
+    assert "  base, seed 7: left out (" in write_report(TableFolder(tmp_path))
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
 
 
@@ -180,13 +181,13 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_line_per_common_seed_and_one_over_all(translated: Path) -> None:
-    first, third, over, signature = compare_rows(translated, "base", "narrow", None)
+    first, third, over, signature = compare_rows(TableFolder(translated), "base", "narrow", None)
     for line, seed in ((first, 1), (third, 3)):
         assert line.startswith(f"seed {seed}: BLEU of base 100.00, of narrow ")
         assert line.endswith(": base is better than narrow")
     assert over.startswith("over 2 seeds: difference \u2212") and " 95 % in \u2212" in over
     assert signature.startswith("nrefs:1|bs:100|ar:1000|")
-    line, alone, _ = compare_rows(translated, "narrow", "base", "3")
+    line, alone, _ = compare_rows(TableFolder(translated), "narrow", "base", "3")
     assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith("one seed: p is of the")
 
 
@@ -203,4 +204,4 @@ def test_what_cannot_be_compared(
     translated: Path, first: str, second: str, seeds: str | None, message: str
 ) -> None:
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
-        list(compare_rows(translated, first, second, seeds))
+        list(compare_rows(TableFolder(translated), first, second, seeds))

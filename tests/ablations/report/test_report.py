@@ -18,7 +18,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from ablations.cli import report
-from ablations.figures.curves import mean_curve, read_curve
+from ablations.figures.curves import curve_of, mean_curve
+from ablations.folder import TableFolder
 from ablations.report.figures import draw_agreement, table_figures
 from ablations.report.grids import results_grid
 from ablations.report.layout import Grid, escape_latex, render, terminal_table
@@ -28,6 +29,7 @@ from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.figures.render import DrawingError
 from experiments.records.result import MEASURES
+from experiments.records.run import read_run
 from tests.ablations.report.samples import (
     FILES,
     FOLDER,
@@ -121,7 +123,7 @@ def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Pat
     assert list(seeds) == ["seeds-perplexity", "seeds-bleu"]
     shown = [(x["seed"], x["value"]) for x in seeds["seeds-perplexity"]["data"]["values"]]
     assert shown == [(1, 8.0), (2, 8.2)]
-    *_, bleu = table_figures(compute_numbers(RESULTS / "table2-small"))
+    *_, bleu = table_figures(compute_numbers(TableFolder(RESULTS / "table2-small")))
     groups = Counter(x["group"] for x in bleu.spec["data"]["values"])
     assert bleu.name == "bleu-flops"
     assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
@@ -131,7 +133,7 @@ def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
     alone = {"base": {1: 8.0, 2: 8.2}}
     for runs, there in ((alone, True), ({**alone, "agrees": {1: 10.0, 2: 10.1}}, False)):
         fill(tmp_path, runs)
-        write_report(tmp_path)
+        write_report(TableFolder(tmp_path))
         for ending in ("svg", "png"):
             assert (tmp_path / "figures" / f"seeds-bleu.{ending}").exists() == there
 
@@ -149,7 +151,7 @@ def test_a_report_whose_figures_cannot_be_drawn_has_none_and_says_so(
 
     monkeypatch.setattr("ablations.report.layout.draw", draw)
     said = "figures cannot be drawn here: memory is short, so this report has none"
-    assert f"Warnings:\n  {said}\n" in write_report(tmp_path)
+    assert f"Warnings:\n  {said}\n" in write_report(TableFolder(tmp_path))
     assert not list((tmp_path / "figures").iterdir()) and not drawn(tmp_path)
     markdown = (tmp_path / "report.md").read_text("utf-8")
     assert f"## Warnings\n\n- {said}\n" in markdown and "figures/" not in markdown
@@ -167,9 +169,10 @@ def test_a_limit_on_memory_costs_a_report_its_figures_alone(tmp_path: Path) -> N
 
 
 def test_a_learning_curve_is_the_mean_of_a_rows_seeds(tmp_path: Path) -> None:
-    leave_curve(tmp_path / "1", {200: 90.0, 400: 40.0, 600: 8.0})
-    leave_curve(tmp_path / "2", {200: 30.0, 400: 20.0})
-    curve = mean_curve([read_curve(tmp_path / str(seed), "base", seed) for seed in (1, 2, 3)])
+    leave_curve(tmp_path / "base" / "seed-1", {200: 90.0, 400: 40.0, 600: 8.0})
+    leave_curve(tmp_path / "base" / "seed-2", {200: 30.0, 400: 20.0})
+    names = [f"base/seed-{seed}" for seed in (1, 2, 3)]
+    curve = mean_curve([curve_of(read_run(tmp_path / name, name)) for name in names])
     assert curve.points == ((200, 60.0), (400, 30.0), (600, 8.0))
     assert (curve.row, curve.seeds) == ("base", "1, 2")
 
@@ -190,7 +193,7 @@ def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> 
     table = replace(SIGNS, title=f"Signs{odd}")
     runs = {"base": {1: 8.0, 2: 8.2}, "agrees": {1: 9.0}}
     fill(tmp_path, runs, table, {("base", 1): strange, ("base", 2): {"device": "d" * 100_000}})
-    text = write_report(tmp_path)
+    text = write_report(TableFolder(tmp_path))
     assert all(line.isprintable() and len(line) < 3_000 for line in text.split("\n"))
     assert "different devices, so means say little: H200" in text
     latex = (tmp_path / "table.tex").read_text("utf-8")
@@ -199,7 +202,7 @@ def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> 
 
 def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path]) -> None:
     root = reported("table3")
-    grid = results_grid(compute_numbers(root), root)
+    grid = results_grid(compute_numbers(TableFolder(root)), root)
     texts = [terminal_table(grid, width) for width in (240, 120, 80)]
     assert ["d_model" in text for text in texts] == [True, False, False]
     assert ["BLEU averaged" in text for text in texts] == [True, True, False]
@@ -211,7 +214,7 @@ def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path])
 def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     claim_plan(tmp_path, small_plan())
     finish(tmp_path, Cell("narrow", 4))
-    text = write_report(tmp_path)
+    text = write_report(TableFolder(tmp_path))
     assert "0 of 2 runs finished" in text
     assert "  narrow/seed-4: left out, as table.json does not list it\n" in text
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"

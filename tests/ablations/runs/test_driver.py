@@ -17,21 +17,18 @@ from typing import Any
 import pytest
 
 from ablations.files import STUDY_FILE
+from ablations.folder import SearchFolder
 from ablations.runs.attempts import (
-    attempt_number,
     clear_failures,
     is_elsewhere,
-    is_given_up,
     leave_pruned,
-    locate,
-    read_ended,
     record_failure,
     take_over,
 )
 from ablations.runs.driver import Driver
-from ablations.runs.lock import name_of, own_name
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
+from ablations.runs.search_cells import SearchCells
 from ablations.runs.study import Study
 from ablations.runs.supervise import (
     AttemptEnd,
@@ -41,17 +38,17 @@ from ablations.runs.supervise import (
     _publish,
     supervise,
 )
-from ablations.search.cells import SearchCells
-from ablations.search.trials import read_trials
-from ablations.tables.cells import TableCells
+from ablations.runs.table_cells import TableCells
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.data import recorded_data
 from experiments.records.experiment import DATA_FILE, Experiment
 from experiments.records.ownership import claim
+from experiments.records.processes import name_of, own_name
 from experiments.records.progress import Progress, RunState, read_progress, write_progress
 from experiments.records.result import load_result
+from experiments.records.run import attempt_number, locate, read_run
 from tests.ablations.samples import (
     finish,
     hangs,
@@ -90,7 +87,7 @@ def work_on(
     driver = Driver(
         cells,
         LocalExecutor(places, start_stand_in),
-        [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)],
+        [x.name for x in cells.folder.look() if not x.has_ended and not x.is_given_up],
         Options(retries=retries),
         note=told.append,
         show=lambda: None,
@@ -156,7 +153,8 @@ def test_a_run_that_was_refused_is_given_up_and_not_tried_by_the_next_command(
     assert work_on(tmp_path, {})[0] is None
     clear_failures(BASE.directory(tmp_path))  # as --retry-failed does
     work_on(tmp_path, {BASE: "refuse"})
-    assert is_given_up(BASE.directory(tmp_path))  # alone, as the table's other run has finished
+    # Alone, as the table's other run has finished.
+    assert read_run(BASE.directory(tmp_path)).is_given_up
     assert started(tmp_path).count("base/seed-1") == 2
 
 
@@ -168,7 +166,7 @@ def test_if_all_rows_are_refused_for_one_reason_the_table_stops_and_none_is_give
     with pytest.raises(InputError, match=r"base/seed-1 \(and 2 more\): toy is missing: fetch it"):
         work_on(tmp_path, refused, plan=plan)
     assert started(tmp_path) == ["base/seed-1", "narrow/seed-1", "free/seed-1"]  # of 297
-    assert not any(is_given_up(cell.directory(tmp_path)) for cell in plan.cells)
+    assert not any(read_run(cell.directory(tmp_path)).is_given_up for cell in plan.cells)
 
 
 def test_a_run_whose_text_is_missing_is_left_to_the_next_command(tmp_path: Path) -> None:
@@ -176,7 +174,7 @@ def test_a_run_whose_text_is_missing_is_left_to_the_next_command(tmp_path: Path)
     with pytest.raises(InputError, match=r"^base/seed-1: text.en does not exist$"):
         work_on(tmp_path, {BASE: "block"}, told=told)
     assert "base/seed-1: text.en does not exist; left for now" in told
-    assert is_done(tmp_path, NARROW) and not is_given_up(BASE.directory(tmp_path))
+    assert is_done(tmp_path, NARROW) and not read_run(BASE.directory(tmp_path)).is_given_up
     work_on(tmp_path, {})
     assert is_done(tmp_path, BASE)
 
@@ -314,7 +312,7 @@ def test_a_run_whose_name_is_taken_while_it_trains_keeps_its_result(tmp_path: Pa
     finish(tmp_path, BASE)
     attempt = stem.rename(stem.with_name("seed-1.attempt-3"))
     stem.touch()
-    end = _publish(attempt, stem, "")
+    end = _publish(attempt, tmp_path, str(BASE), "")
     assert end is not None and end.state == RunState.BLOCKED
     assert f"{attempt} has ended, but cannot be renamed to {stem}" in end.reason
     stem.unlink()
@@ -487,15 +485,15 @@ class Validating:
         if self._job is None:
             return []
         stem = self._job.root / self._job.name
-        pruned = read_ended(locate(stem))
+        pruned = read_run(stem).pruned
         last = len(self._curve) * self._every
-        if pruned is None or pruned.pruned is None or last < pruned.pruned.step + 2 * self._every:
+        if pruned is None or last < pruned.step + 2 * self._every:
             self._curve[last + self._every] = 99.0
             leave_curve(locate(stem), self._curve)
             return []
         locate(stem).rename(stem)
-        ended = replace(pruned, curve=self._curve)
-        return [(self._job.name, AttemptEnd(state=RunState.PRUNED, text="ended", ended=ended))]
+        end = AttemptEnd(state=RunState.PRUNED, text="ended", ended=read_run(stem))
+        return [(self._job.name, end)]
 
     def stop(self, wish: Wish) -> None: ...
     def close(self) -> None: ...
@@ -513,7 +511,7 @@ def test_a_poor_trial_ends_where_it_was_found_poor_however_long_it_takes(
         SearchCells(tmp_path), executor, [name], Options(), note=told.append, show=lambda: None
     )
     assert driver.run() is None and told == [f"{name}: started", f"{name}: ended"]
-    trial, known = read_trials(search, tmp_path)[6], journal(tmp_path)[6]
+    trial, known = SearchFolder(tmp_path).trials()[6], journal(tmp_path)[6]
     assert (trial.state, trial.step, trial.perplexity) == ("pruned", search.rungs[0], 99.0)
     assert (known.state.name, known.last_step) == ("PRUNED", search.rungs[0])
 
@@ -544,7 +542,7 @@ def test_a_trial_ends_early_by_a_file_when_it_diverges_or_with_a_result_that_cam
     assert driver.run() is None
     thread.join()
     assert sorted(started(tmp_path)) == [early, diverges]  # once each
-    trials = read_trials(search, root)
+    trials = SearchFolder(root).trials()
     assert [(trial.state, trial.step) for trial in trials[:2]] == [("pruned", 40), ("diverged", 7)]
     assert trials[2].state == "done" and not (root / first / "pruned.json").exists()
     assert [trial.state.name for trial in journal(root)] == ["PRUNED", "PRUNED", "COMPLETE"]

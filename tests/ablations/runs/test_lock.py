@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ablations.runs.lock import WHOLE, Shard, is_running, lock_runs, name_of, own_name, pid_of
+from ablations.runs.lock import WHOLE, Shard, lock_runs
 from ablations.runs.options import Places, count_cores, gpus
+from experiments.records.processes import is_running, name_of, own_name, pid_of
 from transformer.errors import InputError
 
 _HOLD = """
@@ -119,7 +120,7 @@ def test_no_more_runs_at_a_time_than_a_machine_may_have(monkeypatch: pytest.Monk
 def test_without_proc_a_process_that_has_ended_is_known_by_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ablations.runs.lock._look", lambda pid: ("", "0"))  # as on macOS
+    monkeypatch.setattr("experiments.records.processes._look", lambda pid: ("", "0"))  # as on macOS
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as other:
         name = name_of(other.pid)
         assert is_running(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.runs.attempts import read_ended
+from experiments.records.run import read_run
 from tests.ablations.storm.place import Place, make_place, run_undisturbed
 from tests.experiments.samples import outcome
 
@@ -94,7 +94,7 @@ class Cluster:
 def assert_all_as_undisturbed(place: Place) -> None:
     undisturbed = run_undisturbed(place, place.folder / "undisturbed")
     for cell in place.cells:
-        assert read_ended(cell.directory(place.out)) is not None, cell
+        assert read_run(cell.directory(place.out)).is_at_end, cell
         assert outcome(cell.directory(place.out)) == outcome(cell.directory(undisturbed)), cell
 
 
@@ -109,7 +109,7 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
     cluster.wait_for(lambda: "RUNNING" in cluster.states(job))
     cluster.call("scancel", f"{job}_2")
     cluster.wait_for(lambda: not cluster.states(job))
-    assert any(read_ended(cell.directory(place.out)) is None for cell in place.cells)
+    assert any(not read_run(cell.directory(place.out)).is_at_end for cell in place.cells)
     again = cluster.submit("table3", sizes)
     cluster.wait_for(lambda: not cluster.states(again))
     assert_all_as_undisturbed(place)

@@ -13,17 +13,17 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablations.files import STUDY_FILE
-from ablations.runs.attempts import is_given_up, leave_pruned, locate, read_ended
+from ablations.runs.attempts import leave_pruned
+from ablations.runs.search_cells import SearchCells
 from ablations.runs.study import Study
-from ablations.search.cells import SearchCells
 from ablations.search.search import Search, SearchOptions, claim_search, make_search
 from ablations.search.space import BASE_LR, Space
 from ablations.tables.changes import Value
 from ablations.tables.scale import Scale
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, Failure, write_attempt
-from experiments.records.outputs import valid_perplexities
 from experiments.records.result import save_result
+from experiments.records.run import locate, read_run
 from tests.ablations.samples import TINY, leave_curve, result
 from tests.samples import new_run
 
@@ -87,7 +87,7 @@ def work_on(root: Path, objective: Objective, *, count: int | None = None) -> No
     """Carry out the trials that are left one by one, pruned when the study says so."""
     cells = SearchCells(root)
     search, study = cells.search, Study(cells)
-    left = [x for x in cells.names if not read_ended(root / x) and not is_given_up(root / x)]
+    left = [x.name for x in cells.folder.look() if not x.has_ended and not x.is_given_up]
     for name in left[:count]:
         values, directory = search.values(study.begin(name).config), root / name
         whole = curve(search, objective(values))
@@ -98,9 +98,7 @@ def work_on(root: Path, objective: Objective, *, count: int | None = None) -> No
         leave(search, directory, values, until=pruned, perplexity=objective(values))
         if pruned is not None:
             leave_pruned(directory, pruned, whole[pruned])
-        ended = read_ended(directory)
-        assert ended is not None
-        study.end(name, dataclasses.replace(ended, curve=valid_perplexities(directory)))
+        study.end(name, read_run(directory))
 
 
 def journal(root: Path) -> list[optuna.trial.FrozenTrial]:

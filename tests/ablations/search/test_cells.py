@@ -14,11 +14,12 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from ablations.files import STUDY_FILE
+from ablations.folder import SearchFolder
 from ablations.runs.attempts import clear_failures, leave_pruned
+from ablations.runs.search_cells import SearchCells
 from ablations.runs.study import Study
-from ablations.search.cells import SearchCells
 from ablations.search.search import claim_search
-from ablations.search.trials import best, read_trials
+from ablations.search.trials import best
 from tests.ablations.search.samples import (
     bowl,
     give_up,
@@ -36,7 +37,7 @@ from transformer.errors import InputError
 def test_poor_trials_are_pruned_at_rungs_and_good_ones_found(tmp_path: Path, pruner: str) -> None:
     search = small_search(tmp_path, trials=17, pruner=pruner)
     work_on(tmp_path, bowl)
-    trials = read_trials(search, tmp_path)
+    trials = SearchFolder(tmp_path).trials()
     pruned = [trial for trial in trials if trial.state == "pruned"]
     assert pruned and sum(trial.state == "done" for trial in trials) == 17 - len(pruned)
     assert {trial.step for trial in pruned} <= set(search.rungs)
@@ -121,7 +122,7 @@ def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_va
     search = small_search(tmp_path)
     give_up(search, tmp_path, "trial-0000", search.first(), "RuntimeError: disk")
     leave(search, tmp_path / "trial-0001.attempt-1", search.first(), until=0)
-    failed, running, waiting = read_trials(search, tmp_path)[:3]
+    failed, running, waiting = SearchFolder(tmp_path).trials()[:3]
     assert (failed.state, failed.reason) == ("failed", "RuntimeError: disk")
     assert (running.state, waiting.state) == ("running", "waiting")
     Study(SearchCells(tmp_path))
@@ -155,7 +156,7 @@ def test_a_trial_of_another_search_is_left_out(tmp_path: Path) -> None:
     leave(search, tmp_path / "trial-0001", search.first() | {"learning_rate_factor": 77.0})
     Study(SearchCells(tmp_path))
     assert [x.state for x in journal(tmp_path)] == [TrialState.FAIL, TrialState.FAIL]
-    assert "is not a trial of this search" in read_trials(search, tmp_path)[0].reason
+    assert "is not a trial of this search" in SearchFolder(tmp_path).trials()[0].reason
 
 
 def test_a_trial_under_way_whose_configuration_is_damaged_continues_with_that_of_the_journal(
@@ -219,7 +220,7 @@ def test_whatever_is_wrong_with_the_journal_the_files_decide(tmp_path: Path, dam
     if damage == "directory":
         assert [x.name for x in root.glob("study.log.*.broken/*")] == ["mine.txt"]
     work_on(root, bowl)
-    assert best(read_trials(SearchCells(root).search, root)) is not None
+    assert best(SearchFolder(root).trials()) is not None
 
 
 def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_a_trial_that_diverges_is_pruned_for_the_sampler(tmp_path: Path) -> None
         return math.inf if values["learning_rate_factor"] > 0.6 else bowl(values)
 
     work_on(tmp_path, steep)
-    trials = read_trials(search, tmp_path)
+    trials = SearchFolder(tmp_path).trials()
     diverged = [trial for trial in trials if trial.state == "diverged"]
     assert len(diverged) > 1 and all(x.perplexity is None and x.reason for x in diverged)
     known = journal(tmp_path)

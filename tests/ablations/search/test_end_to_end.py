@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ablations.search.search import load_search
-from ablations.search.trials import best, read_trials
+from ablations.folder import SearchFolder
+from ablations.search.trials import best
 from experiments.records.experiment import load_experiment
 from tests.samples import write_corpus
 
@@ -59,11 +59,11 @@ def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(tmp_path:
     search = "ablations search space.py --scale mini --workers 2"
     call(tmp_path, f"{search} --trials 4")
     root = tmp_path / "runs" / "lr-mini"
-    four = read_trials(load_search(root), root)
+    four = SearchFolder(root).trials()
     assert all(trial.state in ("done", "pruned") for trial in four)
     (root / "study.log").unlink()
     said = call(tmp_path, f"{search} --trials 6 --confirm 1")
-    trials = read_trials(load_search(root), root)
+    trials = SearchFolder(root).trials()
     assert trials[:4] == four
     assert all(trial.state in ("done", "pruned") for trial in trials)
     found = best(trials)

@@ -15,24 +15,18 @@ import pytest
 
 from ablations.cli import PROGRAM
 from ablations.files import CONFIRM
-from ablations.runs.attempts import leave_pruned
-from ablations.search.cells import importances
-from ablations.search.report import (
+from ablations.folder import SearchFolder
+from ablations.report.search import (
     LEAST_ENDED,
     draw_search,
     shares_of_importance,
     write_search_report,
 )
+from ablations.runs.attempts import leave_pruned
+from ablations.runs.search_cells import importances
 from ablations.search.search import Search, claim_search
 from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
-from ablations.search.trials import (
-    Trial,
-    count_best,
-    plan_confirmation,
-    ranked,
-    read_trials,
-    write_best,
-)
+from ablations.search.trials import Trial, count_best, plan_confirmation, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import QUICK
@@ -74,7 +68,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fill(directory, search, 31)
     give_up(search, directory, search.names[31], values(0), "RuntimeError: <Oops> & a | pipe")
     leave(search, directory / f"{search.names[32]}.attempt-1", values(1), until=0)
-    write_search_report(directory)
+    write_search_report(SearchFolder(directory))
     return directory
 
 
@@ -110,17 +104,17 @@ def test_one_trial_is_written_of_as_one(tmp_path: Path) -> None:
     search = small_search(tmp_path, trials=1)
     leave(search, tmp_path / search.names[0], values(0), until=search.rungs[0])
     leave_pruned(tmp_path / search.names[0], search.rungs[0], 9.0)
-    assert "1 trial: 1 pruned." in write_search_report(tmp_path)
+    assert "1 trial: 1 pruned." in write_search_report(SearchFolder(tmp_path))
     assert "The 1 trial that ended took 668 steps" in (tmp_path / "report.md").read_text("utf-8")
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     search = small_search(tmp_path)
-    text = write_search_report(tmp_path)
+    text = write_search_report(SearchFolder(tmp_path))
     assert "No trial has finished yet." in text
     fill(tmp_path, search, 5)
-    text = write_search_report(tmp_path)
+    text = write_search_report(SearchFolder(tmp_path))
     assert "The best is trial-0003" in text
     assert "Importances need 30 trials that ended, 5 of them finished." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
@@ -166,7 +160,7 @@ def test_a_search_whose_perplexity_does_not_vary_says_so(tmp_path: Path) -> None
     search = small_search(tmp_path, trials=30)
     for index, name in enumerate(search.names):
         leave(search, tmp_path / name, values(index), perplexity=2.0)
-    text = write_search_report(tmp_path)
+    text = write_search_report(SearchFolder(tmp_path))
     assert "The perplexities are too much alike to say which parameters matter." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
@@ -203,7 +197,7 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
 @pytest.mark.usefixtures("undrawn")
 def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     search = small_search(tmp_path, SHAPE)
-    write_search_report(tmp_path)
+    write_search_report(SearchFolder(tmp_path))
     shape = (tmp_path / "report.md").read_text()
     assert f"\n- No model has more than {search.max_parameters:,} parameters" in shape
     assert "\n- d_v takes the value of d_k.\n" in shape
@@ -212,11 +206,11 @@ def test_notes_depend_on_the_space(tmp_path: Path) -> None:
 
 def test_the_best_is_found_by_its_file_exactly_as_it_was_trained(tmp_path: Path) -> None:
     search, path = small_search(tmp_path, seed=7), tmp_path / "best.json"
-    write_best(search, read_trials(search, tmp_path), tmp_path)
+    write_best(search, SearchFolder(tmp_path).trials(), tmp_path)
     assert not path.exists()
     for number, perplexity in enumerate((3.5, 3.0, 2.9)):
         leave(search, tmp_path / search.names[number], values(number), perplexity=perplexity)
-        write_best(search, read_trials(search, tmp_path), tmp_path)
+        write_best(search, SearchFolder(tmp_path).trials(), tmp_path)
     best = find_experiment(str(path)).config
     assert best == load_experiment(tmp_path / "trial-0002").config
 
@@ -232,7 +226,7 @@ def test_the_best_is_found_by_name_where_nothing_is_executed(
     with pytest.raises(InputError, match="unknown experiment"):
         find_experiment(name)
     leave(search, root / search.names[0], values(0), perplexity=3.5)
-    write_search_report(root)
+    write_search_report(SearchFolder(root))
     assert f"in runs/, by name: train {name}." in (root / "report.md").read_text()
     assert find_experiment(name, seed=2).config == override(
         find_experiment(str(root / "best.json")).config, seed=2
@@ -256,7 +250,7 @@ def test_the_best_are_trained_again_with_fresh_seeds(tmp_path: Path) -> None:
     for name, factor in zip(search.names[1:], (0.2, 0.65, 3.0, 0.8, 0.65), strict=True):
         found = {"learning_rate_factor": factor, "warmup_steps": 101}
         leave(search, tmp_path / name, found, perplexity=bowl(found))
-    trials = read_trials(search, tmp_path)
+    trials = SearchFolder(tmp_path).trials()
     for count in (0, 5):
         with pytest.raises(InputError, match=f"--confirm is {count}, but 4 trials other than the"):
             plan_confirmation(search, trials, count, tmp_path)
@@ -270,7 +264,7 @@ def test_the_best_are_trained_again_with_fresh_seeds(tmp_path: Path) -> None:
 
     now_better = {"learning_rate_factor": 0.8, "warmup_steps": 101}
     leave(search, tmp_path / search.names[4], now_better, perplexity=2.9)
-    again = plan_confirmation(search, read_trials(search, tmp_path), 1, tmp_path)
+    again = plan_confirmation(search, SearchFolder(tmp_path).trials(), 1, tmp_path)
     claim_plan(tmp_path / CONFIRM, again)
     rows = load_plan(tmp_path / CONFIRM).rows  # the earlier one stays, after the best
     assert [row.name for row in rows] == ["base", "trial-0004", "trial-0002"]
@@ -281,9 +275,9 @@ def test_a_search_of_a_parser_has_f1_and_its_best_are_trained_again_too(tmp_path
     search = claim_search(tmp_path, search_of(PARSING, PARSING.scales[0]))
     leave(search, tmp_path / search.names[0], search.first())
     leave(search, tmp_path / search.names[1], {**search.first(), "dropout": 0.3})
-    plan = plan_confirmation(search, read_trials(search, tmp_path), 1, tmp_path)
+    plan = plan_confirmation(search, SearchFolder(tmp_path).trials(), 1, tmp_path)
     assert claim_plan(tmp_path / CONFIRM, plan).measures == ("perplexity", "f1")
-    text = write_search_report(tmp_path)
+    text = write_search_report(SearchFolder(tmp_path))
     assert "F1" in text and "BLEU" not in text
 
 

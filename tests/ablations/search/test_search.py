@@ -10,13 +10,11 @@ import optuna
 import pytest
 
 from ablations.cli import collect
+from ablations.folder import SearchFolder, TableFolder
 from ablations.runs.attempts import leave_pruned
-from ablations.search.cells import FeasibleSampler, check_feasible, distributions
-from ablations.search.collect import copy_ended
+from ablations.runs.search_cells import FeasibleSampler, check_feasible, distributions
 from ablations.search.search import Search, claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
-from ablations.search.trials import read_trials
-from ablations.tables.collect import copy_finished
 from ablations.tables.plan import claim_plan
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from experiments.records.progress import RunState
@@ -76,7 +74,7 @@ def test_a_search_continues_where_its_text_has_moved(tmp_path: Path) -> None:
     work_on(root, bowl, count=2)
     after = claim_search(root, search("cluster"))
     assert "cluster" in str(after.base) and "laptop" not in str(after.base)
-    states = [trial.state for trial in read_trials(after, root)]
+    states = [trial.state for trial in SearchFolder(root).trials()]
     assert states == ["done", "done", "waiting"]
 
 
@@ -96,25 +94,25 @@ def test_what_ended_is_copied_and_the_rest_is_searched_there(
     with pytest.warns(UserWarning, match="trial-0003: left out: .*config.json"):
         collect(source, into=target)
     assert capsys.readouterr().out == f"3 runs copied to {target}\n"
-    copied = read_trials(search, target)
-    assert copied[:3] == read_trials(search, source)[:3]
+    copied = SearchFolder(target).trials()
+    assert copied[:3] == SearchFolder(source).trials()[:3]
     assert {trial.state for trial in copied[3:]} == {RunState.WAITING}
     assert not (target / search.names[0] / "checkpoints").exists()
 
     work_on(target, bowl)
-    ended = {trial.state for trial in read_trials(search, target)}
+    ended = {trial.state for trial in SearchFolder(target).trials()}
     assert ended <= {RunState.DONE, RunState.PRUNED}
     with pytest.warns(UserWarning, match="left out"):
-        assert copy_ended(source, target) == []
+        assert SearchFolder(source).collect(target) == []
 
 
 def test_runs_of_another_kind_are_not_mixed_in(tmp_path: Path) -> None:
     small_search(tmp_path / "search")
     claim_plan(tmp_path / "table", small_plan())
     with pytest.raises(InputError, match=r"table has other runs \(table.json\)"):
-        copy_ended(tmp_path / "search", tmp_path / "table")
+        SearchFolder(tmp_path / "search").collect(tmp_path / "table")
     with pytest.raises(InputError, match=r"search has other runs \(search.json\)"):
-        copy_finished(tmp_path / "table", tmp_path / "search")
+        TableFolder(tmp_path / "table").collect(tmp_path / "search")
 
 
 @pytest.mark.parametrize("pruner", ["hyperband", "median"])
@@ -204,9 +202,9 @@ def test_samples_depend_on_the_seed_and_the_trial_only() -> None:
 
 def test_no_values_are_tried_twice_until_all_have_been(tmp_path: Path) -> None:
     parameters = choice("num_heads", 1, 2, 4, 8), choice("positions", "sinusoidal", "learned")
-    search = small_search(tmp_path, Space(name="few", title="", parameters=parameters), trials=9)
+    small_search(tmp_path, Space(name="few", title="", parameters=parameters), trials=9)
     work_on(tmp_path, lambda values: 3.0 + abs(values["num_heads"] - 4))
-    drawn = [json.dumps(dict(trial.values)) for trial in read_trials(search, tmp_path)]
+    drawn = [json.dumps(dict(trial.values)) for trial in SearchFolder(tmp_path).trials()]
     assert len(set(drawn[:8])) == len(set(drawn)) == 8
 
 

@@ -8,19 +8,22 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from ablations.runs.lock import WHOLE, lock_runs, own_name
+from ablations.runs.lock import WHOLE, lock_runs
 from ablations.status import view
-from ablations.status.status import DirectoryReader, Run, Status
+from ablations.status.status import DirectoryReader, Status
 from ablations.status.view import View, block, show_status
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt
+from experiments.records.processes import own_name
 from experiments.records.progress import Progress, RunState
-from tests.ablations.samples import finish, small_plan
+from experiments.records.run import Run, RunFiles
+from tests.ablations.samples import finish, result, small_plan
 from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training
 from transformer.files import write_json
@@ -76,8 +79,8 @@ def test_a_run_is_known_by_the_last_report_of_its_newest_attempt(root: Path) -> 
     here = own_name().rsplit(":", 1)[1]
     begin(root, "narrow/seed-1", training(4), worker=f"node-a:{2**22 + 1}:1:{here}")
     earlier, reports, silent, gone = read(root)[0].runs[:4]
-    assert (earlier.state, earlier.progress, earlier.silent_seconds) == ("running", None, None)
-    assert reports.progress is not None and reports.is_live
+    assert (earlier.state, earlier.report, earlier.silent_seconds) == ("running", None, None)
+    assert reports.report is not None and reports.is_live
     assert silent.silent_seconds == pytest.approx(185, abs=2)
     assert gone.state == "stopped"
 
@@ -87,10 +90,8 @@ def test_the_time_left_follows_from_runs_done_and_in_progress(root: Path) -> Non
     finish(root, Cell("base", 1))  # copied from a faster machine, where it took 61.5 s
     begin(root, "base/seed-2", training(500, seconds_left=82.0))  # so 123 s in all
     begin(root, "base/seed-3")
-    status, runs = read(root)
-    assert runs["base/seed-2"].seconds_left == 82.0
-    assert runs["base/seed-3"].seconds_left == pytest.approx(123.0)
-    assert runs["narrow/seed-1"].seconds_left is None
+    status, _ = read(root)
+    assert status.left == {"base/seed-2": 82.0, "base/seed-3": pytest.approx(123.0)}
     # Two at a time: three narrow rows wait; the first to be free takes two of them.
     assert status.seconds_left is not None
     assert 123.0 < status.seconds_left < 123.0 + 2 * 123.0
@@ -123,7 +124,7 @@ def test_trials_of_a_search(tmp_path: Path) -> None:
     status, runs = read(tmp_path)
     assert [run.state for run in status.runs] == ["pruned", "running", "waiting"]
     assert status.title == "search base_lr at scale tiny"
-    assert runs["trial-0000"].progress == Progress(stage=RunState.DONE, step=668)
+    assert runs["trial-0000"].report == Progress(stage=RunState.DONE, step=668)
     # The third takes as long as the second does in all, but is pruned as the first was.
     assert status.seconds_left == pytest.approx(110.0 + 110.0 * 1_500 / 1_100 * 668 / 1_500)
 
@@ -182,29 +183,35 @@ def test_watching_ends_when_all_is_done(
 
 
 TRAINING = Progress(
-    stage=RunState.TRAIN, step=123_456, max_steps=300_000, loss=2.3456, tokens_per_second=12_345.6
+    stage=RunState.TRAIN,
+    step=123_456,
+    max_steps=300_000,
+    loss=2.3456,
+    tokens_per_second=12_345.6,
+    updated_at=2.0,
 )
 FAR = Attempt(cell="c", number=3, worker="w", host="a", devices=(0, "GPU-5f3ea7d2"), started_at=1.0)
 NEAR = replace(FAR, number=1, host="b", devices=())
-SCORES = {"perplexity": 4.92, "bleu": 25.8}
+DONE = replace(result(Cell("base", 1), 4.92, 25.8), train_seconds=185.0)
+
+
+def run(name: str, state: RunState, **facts: Any) -> Run:
+    return Run(name=name, directory=Path(name), state=state, files=RunFiles(Path(name)), **facts)
+
+
 RUNS = (
-    Run(name="base/seed-1", state=RunState.DONE, scores=SCORES, seconds=185.0),
-    Run(
-        name="C-ff4096/seed-1",
-        state=RunState.RUNNING,
-        attempt=FAR,
-        progress=TRAINING,
-        seconds_left=43_200.0,
-    ),
-    Run(name="E/seed-1", state=RunState.RUNNING, attempt=NEAR, silent_seconds=185.0),
-    Run(
-        name="D-p0.2/seed-1",
-        state=RunState.GIVEN_UP,
-        attempt=replace(NEAR, host="c", failures=(CRASH,)),
-    ),
-    Run(name="D-p0.2/seed-2", state=RunState.WAITING),
+    run("base/seed-1", RunState.DONE, result=DONE),
+    run("C-ff4096/seed-1", RunState.RUNNING, attempt=FAR, progress=TRAINING),
+    run("E/seed-1", RunState.RUNNING, attempt=NEAR, silent_seconds=185.0),
+    run("D-p0.2/seed-1", RunState.GIVEN_UP, attempt=replace(NEAR, host="c", failures=(CRASH,))),
+    run("D-p0.2/seed-2", RunState.WAITING),
 )
-STATUS = Status(title="table3 at scale small", runs=RUNS, seconds_left=86_400.0)
+STATUS = Status(
+    title="table3 at scale small",
+    runs=RUNS,
+    seconds_left=86_400.0,
+    left={"C-ff4096/seed-1": 43_200.0},
+)
 HEADLINE = "table3 at scale small: 1 of 5 done, 2 running, 1 given up, 1 waiting, 24 h 00 min left"
 
 
@@ -232,7 +239,7 @@ def test_a_line_holds_all_of_a_run(height: int | None) -> None:
 
 
 def test_an_evaluation_counts_lines_and_silent_workers_do_not_count() -> None:
-    scoring = Progress(stage=RunState.EVALUATE, step=300, max_steps=1_014)
+    scoring = Progress(stage=RunState.EVALUATE, step=300, max_steps=1_014, updated_at=2.0)
     status = replace(STATUS, runs=(replace(RUNS[1], progress=scoring),))
     assert "C-ff4096/seed-1 evaluate 300/1,014 " in shown(status, 9)[2]
     alone = replace(STATUS, runs=(RUNS[2], RUNS[4]), seconds_left=None)

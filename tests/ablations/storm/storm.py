@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from ablations.runs.attempts import locate, read_ended
 from experiments.command_line import BAD_INPUT
+from experiments.records.run import locate, read_run
 from tests.ablations.storm.place import Place
 from tests.ablations.storm.processes import DriverProcess, parent_of, send
 from tests.ablations.storm.ray_cluster import ENVIRONMENT, RayCluster
@@ -196,7 +196,7 @@ class Storm:
         directories = [cell.directory(self._place.out) for cell in self._place.cells]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return all(x.exists() and read_ended(x) is not None for x in directories)
+            return all(x.exists() and read_run(x).is_at_end for x in directories)
 
     def _start(self) -> DriverProcess:
         command = self._place.command(*self._place.run, *self.options)

@@ -13,6 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.cli import PROGRAM
+from ablations.folder import LayersFolder
 from ablations.table1 import measure, measurements, paper
 from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
 from ablations.table1.measure import count_flops, memory, path_length, sequential_operations
@@ -114,7 +115,7 @@ def test_what_cannot_be_done_is_one_line(
 
 def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Path) -> None:
     shutil.copy(COMMITTED / "layers.json", tmp_path)
-    write_layers_report(tmp_path)
+    write_layers_report(LayersFolder(tmp_path))
     for name in ("report.md", "results.csv"):
         assert (tmp_path / name).read_text() == (COMMITTED / name).read_text()
     for name in ("report.html", "figures/time.svg", "figures/memory.svg"):

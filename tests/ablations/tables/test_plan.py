@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ablations.folder import TableFolder
 from ablations.report.numbers import compute_numbers
-from ablations.tables.collect import copy_finished
 from ablations.tables.find import TABLES, find_scale
 from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan, settle_plan
 from ablations.tables.scales import PAPER
@@ -171,20 +171,20 @@ def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     part = target / "base/.seed-1.part"  # of a copy that was cut short
     part.mkdir(parents=True)
     (part / "result.json").write_text("{")
-    assert copy_finished(source, target) == [FIRST, SECOND]
+    assert TableFolder(source).collect(target) == [str(FIRST), str(SECOND)]
     assert not part.exists()
     kept = {path.name for path in FIRST.directory(target).iterdir()}
     files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
     assert kept == files
     assert load_plan(target).cells == (FIRST, SECOND)  # seed 2 has not finished
-    rows = {row.name: row.results for row in compute_numbers(target).rows}
+    rows = {row.name: row.results for row in compute_numbers(TableFolder(target)).rows}
     assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
 
 
 def test_a_file_in_place_of_the_directory_is_named(source: Path, tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     with pytest.raises(InputError, match="target cannot be made"):
-        copy_finished(source, tmp_path / "target")
+        TableFolder(source).collect(tmp_path / "target")
 
 
 def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
     plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))
     finish(target, plan, Cell("base", 3))
     FIRST.directory(target).with_name("seed-1.attempt-2").mkdir()
-    assert copy_finished(source, target) == [SECOND]
+    assert TableFolder(source).collect(target) == [str(SECOND)]
     assert load_result(FIRST.directory(target)) is None
     assert load_plan(target).cells == (FIRST, Cell("base", 3), SECOND)
-    assert copy_finished(source, target) == []
+    assert TableFolder(source).collect(target) == []
 
 
 def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(tmp_path: Path
     for cell in plan.cells:
         finish(source, plan, cell)
     with ThreadPoolExecutor(4) as shards:
-        copied = shards.map(lambda _: copy_finished(source, target), range(4))
+        copied = shards.map(lambda _: TableFolder(source).collect(target), range(4))
         assert sorted(map(len, copied)) == [0, 0, 0, 20]
 
 
@@ -216,10 +216,10 @@ def test_text_may_lie_elsewhere_on_another_machine(tmp_path: Path) -> None:
 
     one, other = claim_plan(tmp_path / "a", plan("laptop", [1])), plan("cluster", [2])
     finish(tmp_path / "a", one, FIRST)
-    assert copy_finished(tmp_path / "a", tmp_path / "b") == [FIRST]
+    assert TableFolder(tmp_path / "a").collect(tmp_path / "b") == [str(FIRST)]
     both = claim_plan(tmp_path / "b", other)
     assert "cluster" in str(both.base) and both.rows[0].seeds == (1, 2)
-    assert compute_numbers(tmp_path / "b").rows[0].results
+    assert compute_numbers(TableFolder(tmp_path / "b")).rows[0].results
     share = text_settings(other.base), text_settings(one.base)
     assert share[0] == share[1] != text_settings(override(one.base, max_length=9))
 
@@ -232,7 +232,7 @@ def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -
     claim(FIRST.directory(source), other.experiment(FIRST))
     why = r"left out: .*base/seed-1 belongs to another configuration .*warmup_steps: 7 -> 300"
     with pytest.warns(UserWarning, match=why):
-        assert copy_finished(source, tmp_path / "target") == [SECOND]
+        assert TableFolder(source).collect(tmp_path / "target") == [str(SECOND)]
 
 
 def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_path: Path) -> None:
@@ -244,11 +244,11 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     path = directory / "result.json"
     path.write_text(path.read_text().replace('"bleu": 20.0', '"bleu": 30.0'))
     with pytest.warns(UserWarning, match=rf"left out: {path} changed since the run finished"):
-        assert copy_finished(source, target) == [FIRST]
-    base, narrow = compute_numbers(source).rows
+        assert TableFolder(source).collect(target) == [str(FIRST)]
+    base, narrow = compute_numbers(TableFolder(source)).rows
     assert len(base.results) == 1 and not narrow.results
-    assert f"{path} changed since the run finished" in str(narrow.unfinished[0])
+    assert f"{path} changed since the run finished" in narrow.unfinished[0].problem
     copied = FIRST.directory(target)
     assert read_checksums(copied) == read_checksums(FIRST.directory(source))
     (copied / "metrics.csv").write_text("")
-    assert not compute_numbers(target).results
+    assert not compute_numbers(TableFolder(target)).results

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from ablations.folder import TableFolder
 from ablations.report.grids import results_grid
 from ablations.report.numbers import compute_numbers
 from ablations.tables import table2, table4
@@ -257,7 +258,7 @@ def test_flops_by_the_time_on_a_device_stand_next_to_those_of_the_model(tmp_path
     new_run(cell.directory(tmp_path), experiment)
     made = replace(result(cell), experiment=experiment.name, flops_nominal=4e13)
     save_result(cell.directory(tmp_path), made)
-    rows, *others = results_grid(compute_numbers(tmp_path), tmp_path).columns
+    rows, *others = results_grid(compute_numbers(TableFolder(tmp_path)), tmp_path).columns
     shown = {x.title: x.cells[rows.cells.index(cell.row)] for x in others}
     flops = [shown[x] for x in ("FLOPs", "FLOPs nominal", "FLOPs paper")]
     assert flops == ["1.5e13", "4e13", "3.3e18"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ablations.runs.lock import own_name
 from ablations.tables.plan import Plan, claim_plan, make_plan
 from ablations.tables.table3 import TABLE
 from ablations.tracking.push import _is_live, push, track_table_run
 from ablations.tracking.workspace import sections_of
+from experiments.records.processes import own_name
 from experiments.records.progress import PROGRESS_FILE
 from experiments.records.result import save_result
 from experiments.tracking import Tracking

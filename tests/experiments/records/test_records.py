@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from ablations.tables.collect import copy_run
+from ablations.folder import copy_run
 from experiments.callbacks.metrics import Clock, LogMetrics
 from experiments.evaluate.significance import compare_runs
 from experiments.records import provenance
@@ -30,7 +30,7 @@ from experiments.records.checksums import (
 )
 from experiments.records.data import recorded_data
 from experiments.records.experiment import Experiment, Limits
-from experiments.records.outputs import step_checkpoints, valid_perplexities
+from experiments.records.outputs import step_checkpoints
 from experiments.records.progress import (
     Progress,
     RunState,
@@ -40,6 +40,7 @@ from experiments.records.progress import (
     write_progress,
 )
 from experiments.records.result import load_result, save_result
+from experiments.records.run import read_run
 from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import tiny_experiment
@@ -142,7 +143,7 @@ def test_metrics_that_are_damaged_or_of_later_steps_are_dropped(
         path.write_bytes(before)
     LogMetrics(tmp_path, Clock(), every=10, resumed_step=step)
     assert path.read_bytes() == _HEADER + b"".join(kept)
-    assert valid_perplexities(tmp_path) == ({20: float("inf")} if _ROWS[2] in kept else {})
+    assert read_run(tmp_path).curve == ({20: float("inf")} if _ROWS[2] in kept else {})
 
 
 def test_the_commit_is_found_without_writing_to_the_repository(

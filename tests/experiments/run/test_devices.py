@@ -27,10 +27,11 @@ from experiments.devices import (
     nominal_peak,
 )
 from experiments.records.experiment import Experiment
-from experiments.records.outputs import step_checkpoints, training_losses
+from experiments.records.outputs import step_checkpoints
 from experiments.records.ownership import STARTER, forget_stray_rank, is_first_rank
 from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
+from experiments.records.run import read_run
 from experiments.run import execute
 from tests.ablations.runs.processes import Running
 from tests.experiments.conftest import Command, Start
@@ -299,10 +300,10 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
         ended = running.finish()
         assert ended.code == 0, ended
-    losses = training_losses(two)
+    losses = read_run(two).losses
     assert len(losses) == 12
     # The last of the file's five decimals may be rounded differently.
-    assert losses == pytest.approx(training_losses(one), abs=1.001e-5)
+    assert losses == pytest.approx(read_run(one).losses, abs=1.001e-5)
     together = load_result(two)
     assert together is not None
     assert (together.devices, alone.devices) == (2, 1)

@@ -22,9 +22,10 @@ from wandb.errors import CommError
 import experiments.tracking
 from experiments.records.attempt import Attempt, wandb_id, write_attempt
 from experiments.records.experiment import Experiment, Limits
-from experiments.records.outputs import read_samples, step_checkpoints, training_losses
+from experiments.records.outputs import read_samples, step_checkpoints
 from experiments.records.provenance import commit
 from experiments.records.result import load_result
+from experiments.records.run import read_run
 from experiments.run import run
 from experiments.tracking import Tracking, track_table, tracking_mode
 from tests.ablations.tracking.conftest import FakeWandb, server
@@ -90,7 +91,7 @@ def test_a_run_has_its_configuration_its_history_and_its_result(
         assert summary["summary"].get(name) == expected, name  # W&B keeps no None
     history = [r["history"]["item"] for r in records if r["type"] == "history"]
     losses = {x["trainer/global_step"]: x["loss"] for x in history if "loss" in x}
-    assert losses == pytest.approx(training_losses(finished), rel=1e-5)
+    assert losses == pytest.approx(read_run(finished).losses, rel=1e-5)
     assert [x["tokens_seen"] for x in history if "tokens_seen" in x][-1] == result.target_tokens
     assert all(x["train_tokens_per_second"] > 0 for x in history if "loss" in x)
     assert "valid_perplexity" in {name for item in history for name in item}
@@ -274,6 +275,6 @@ def test_tensorboard_has_each_step_once_after_a_resume(folder: Path, tmp_path: P
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     losses = {event.step: event.value for event in events.Scalars("loss")}
-    assert losses == pytest.approx(training_losses(tmp_path), rel=1e-5)
+    assert losses == pytest.approx(read_run(tmp_path).losses, rel=1e-5)
     assert events.Scalars("tokens_seen")[-1].value == result.target_tokens
     assert not (tmp_path / "wandb").exists()

@@ -10,12 +10,12 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from ablations.runs.attempts import Ended, read_ended
+from ablations.folder import TableFolder
 from ablations.tables.changes import columns
-from ablations.tables.plan import load_plan
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
+from experiments.records.run import Run
 from transformer.evaluation.counts import run_flops
 
 
@@ -25,16 +25,16 @@ class TableCells:
     Optuna's trials have the measures of the validation set as values; it samples and prunes none.
     """
 
-    is_search = False
+    prunes = False
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.plan = plan = load_plan(root)
+        self.root, self.folder = root, TableFolder(root)
+        self.plan = plan = self.folder.plan
         flops = {row: run_flops(config) for row, config in plan.configs.items()}
         longest_first = sorted(plan.cells, key=lambda cell: -flops[cell.row])
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
-        self.title = f"{plan.table} at scale {plan.scale}"
+        self.title = self.folder.title
         shown = plan.shown
         self._settings = {
             row: {name: value for name, value in columns(config).items() if name in shown}
@@ -55,9 +55,8 @@ class TableCells:
 
     def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         del known
-        ended = ((name, read_ended(self.root / name)) for name in self.names)
-        trials = (self.to_trial(name, end) for name, end in ended if end)
-        return [trial for trial in trials if trial]
+        ended = [run for run in self.folder.look() if run.has_ended]
+        return [trial for run in ended if (trial := self.to_trial(run)) is not None]
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         study.add_trial(self._trial(name, TrialState.WAITING))
@@ -67,12 +66,12 @@ class TableCells:
         del trial
         return self.plan.experiment(self._cells[name])
 
-    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
-        found = [getattr(ended.result, measure.name, None) for measure in self._measures]
+    def to_trial(self, run: Run) -> FrozenTrial | None:
+        found = [getattr(run.result, measure.name, None) for measure in self._measures]
         values = [value for value in found if value is not None and isfinite(value)]
         if len(values) < len(found):
             return None
-        return self._trial(name, TrialState.COMPLETE, values)
+        return self._trial(run.name, TrialState.COMPLETE, values)
 
     def _trial(
         self, name: str, state: TrialState, values: list[float] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from ablations.figures.search import (
     draw_history,
@@ -13,13 +12,13 @@ from ablations.figures.search import (
     draw_trial_curves,
     trained,
 )
-from ablations.files import CONFIRM, PLAN_FILE
+from ablations.folder import SearchFolder
 from ablations.report.grids import results_grid
-from ablations.report.layout import Column, Figure, Grid, write_files
+from ablations.report.layout import TEMPLATES, Column, Figure, Grid, write_files
 from ablations.report.numbers import compute_numbers
 from ablations.report.sentences import facts_of_base, facts_of_results, label, setting, verdicts
-from ablations.search.search import Search, load_search
-from ablations.search.trials import Trial, best, ranked, read_trials, write_best
+from ablations.search.search import Search
+from ablations.search.trials import Trial, best, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.warn import warnings_of_runs
 from experiments.figures.style import Record, Spec
@@ -30,7 +29,6 @@ from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
-TEMPLATE = Path(__file__).parent / "templates" / "search.j2"
 # PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
 # of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
@@ -46,15 +44,15 @@ _CAPTIONS = {
 _STATES = [RunState(x) for x in ("done", "pruned", "diverged", "failed", "running", "waiting")]
 
 
-def write_search_report(directory: Path) -> str:
+def write_search_report(folder: SearchFolder) -> str:
     """Write the report of a search and ``best.json``; the report for the terminal."""
-    search = load_search(directory)
-    trials = read_trials(search, directory)
-    write_best(search, trials, directory)
+    search, trials = folder.plan, folder.trials()
+    write_best(search, trials, folder.path)
     shares = shares_of_importance(search, trials)
     specs = draw_search(search, trials, shares)
     figures = [Figure(name=x, spec=specs[x], caption=_CAPTIONS[x]) for x in _CAPTIONS if x in specs]
-    return write_files(directory, TEMPLATE, _values(search, trials, shares, directory), figures)
+    values = _values(folder, trials, shares)
+    return write_files(folder.path, TEMPLATES / "search.j2", values, figures)
 
 
 def describe_trial(search: Search, trial: Trial | None) -> str:
@@ -80,7 +78,7 @@ def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, f
     """
     if not _are_enough(trials):
         return {}
-    from ablations.search.cells import importances  # imports Optuna, which takes a while
+    from ablations.runs.search_cells import importances  # imports Optuna, which takes a while
 
     return {label(name): share for name, share in importances(search, trials).items()}
 
@@ -135,10 +133,11 @@ def _on_axis(name: str, value: Value) -> int | float | str:
 
 
 def _values(
-    search: Search, trials: Sequence[Trial], shares: Mapping[str, float], directory: Path
+    folder: SearchFolder, trials: Sequence[Trial], shares: Mapping[str, float]
 ) -> dict[str, object]:
     """The values of the templates."""
-    found, corpus = best(trials), search.base.data.corpus
+    search, found = folder.plan, best(trials)
+    corpus = search.base.data.corpus
     counts = Counter(trial.state for trial in trials)
     states = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
     matters = (
@@ -157,8 +156,7 @@ def _values(
             "validation set. Train it with python -m experiments train DIRECTORY/best.json or, if "
             f"the search is in runs/, by name: train {search.name}-best."
         )
-    again = directory / CONFIRM
-    confirmed = compute_numbers(again) if (again / PLAN_FILE).is_file() else None
+    confirmed = folder.confirmation and compute_numbers(folder.confirmation)
     return {
         "title": f"Search: {search.title}",
         "headline": f"Search {search.space} at scale {search.scale} on {corpus.name} "
@@ -166,7 +164,7 @@ def _values(
         f"{search.trials} trial{'s' * (search.trials > 1)}: {states}.",
         "verdict": verdict,
         "best_and_base": _best_and_base(search, found, trials),
-        "confirmed": results_grid(confirmed, directory) if confirmed else Grid([]),
+        "confirmed": results_grid(confirmed, folder.path) if confirmed else Grid([]),
         "confirmed_verdicts": list(verdicts(confirmed)) if confirmed else [],
         "progress": " ".join([search.describe_rungs(), *_saved(search, trials)]),
         "matters": matters,

@@ -23,19 +23,12 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.files import STUDY_FILE
-from ablations.runs.attempts import Ended, is_given_up, locate, read_ended
-from ablations.search.search import FACTOR, Search, load_search, trial_name
-from ablations.search.trials import (
-    Trial,
-    count_best,
-    ended_trial,
-    ranked,
-    read_trial,
-    read_trials,
-    refuse_hopeless,
-)
+from ablations.folder import SearchFolder
+from ablations.search.search import FACTOR, Search, trial_name
+from ablations.search.trials import Trial, count_best, ended_trial, ranked, refuse_hopeless
 from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
+from experiments.records.run import Run
 from transformer.errors import InputError
 
 # For each bracket of Hyperband, which has a TPE model: ten would be most of a search.
@@ -52,14 +45,14 @@ class SearchCells:
     files: a new study lacks them.
     """
 
-    is_search = True
+    prunes = True
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.search = load_search(root)
+        self.root, self.folder = root, SearchFolder(root)
+        self.search = self.folder.plan
         self._sampler = FeasibleSampler(self.search)
         self.names = self.search.names
-        self.title = f"search {self.search.space} at scale {self.search.scale}"
+        self.title = self.folder.title
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         study = optuna.create_study(
@@ -81,24 +74,24 @@ class SearchCells:
         return [trial or create_trial(state=TrialState.WAITING) for trial in found]
 
     def _restore(self, name: str, known: FrozenTrial | None) -> FrozenTrial | None:
-        stem, trial = self.root / name, read_trial(self.search, self.root, name)
-        ended = to_optuna(self.search, trial)
+        run, trial = self.folder.read(name), self.folder.trial(name)
+        found, has_ended = to_optuna(self.search, trial), run.has_ended
         # One that a killed driver had not yet published waits, and is published as it begins again.
-        if ended is not None and read_ended(stem):
+        if found is not None and has_ended:
             if known is not None:
-                ended.system_attrs = _of_journal(known, trial.curve)
-            return ended
+                found.system_attrs = _of_journal(known, trial.curve)
+            return found
         values = dict(trial.values)
         if name == self.names[0]:
             values = values or self.search.first()
         values = values or self._known_values(known)
         if trial.state == RunState.FAILED:
-            if is_given_up(stem) or read_ended(stem):
+            if run.is_given_up or has_ended:
                 return create_trial(state=TrialState.FAIL)
             if not values:
                 raise InputError(
-                    f"the settings of {name} are neither in {locate(stem) / CONFIG_FILE}, which "
-                    f"cannot be read, nor in {STUDY_FILE}: remove {locate(stem)}"
+                    f"the settings of {name} are neither in {run.directory / CONFIG_FILE}, which "
+                    f"cannot be read, nor in {STUDY_FILE}: remove {run.directory}"
                 )
         if not values and known is None:
             return None
@@ -119,7 +112,7 @@ class SearchCells:
         known = study.get_trials(deepcopy=False)
         self._sampler.tried = [x.params for x in known]
         if not any(x.value is not None and isfinite(x.value) for x in known):
-            refuse_hopeless(self.search, read_trials(self.search, self.root))
+            refuse_hopeless(self.search, self.folder.trials())
         trial = study.ask(distributions(self.search))
         assert trial_name(trial.number) == name, f"trial {trial.number} is not {name}"
         return trial
@@ -127,8 +120,8 @@ class SearchCells:
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
         return self.search.experiment(name, trial.params)
 
-    def to_trial(self, name: str, ended: Ended) -> FrozenTrial | None:
-        return to_optuna(self.search, ended_trial(name, ended))
+    def to_trial(self, run: Run) -> FrozenTrial | None:
+        return to_optuna(self.search, ended_trial(run))
 
 
 def _of_journal(known: FrozenTrial, curve: Mapping[int, float]) -> dict[str, Any]:

@@ -1,0 +1,354 @@
+"""Read a table, a search or Table 1.
+
+Example:
+    >>> for run in open_folder("runs/table3-small").runs():
+    ...     print(run.row, run.seed, run.result and run.result.bleu)
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_free
+from ablations.search.search import claim_search, load_search
+from ablations.search.trials import Trial, make_trial, ranked
+from ablations.table1.measurements import load_measurements
+from ablations.table1.paper import TITLE
+from ablations.tables.changes import Value
+from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
+from ablations.tables.table import Cell
+from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged, verify_files
+from experiments.records.ownership import check_configuration
+from experiments.records.progress import RunState
+from experiments.records.result import RESULT_FILE
+from experiments.records.run import PRUNED_FILE, Run, RunFiles, attempt_number, locate, read_run
+from transformer.config import Config
+from transformer.errors import InputError
+from transformer.files import locked, make_directory, making
+
+# A value for each column, such as a row of a DataFrame.
+Record = dict[str, Value]
+# The figures of a result in records and in results.csv.
+FIGURES = (
+    *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu", "f1"),
+    *("test_f1", "parameters", "steps", "target_tokens", "flops", "train_seconds"),
+    *("tokens_per_second", "device", "precision", "commit"),
+)
+
+
+class Folder(ABC):
+    """What a folder holds: a ``plan`` and its runs by ``names``, begun or not, in its order.
+
+    ``labels`` are the kind of the plan with its name, and its scale; ``configs`` are those of
+    rows by name, of a search the base's under an empty name; ``parameters`` are a search's.
+    """
+
+    path: Path
+    title: str
+    names: tuple[str, ...]
+    labels: Mapping[str, str]
+    parameters: Sequence[str] = ()
+    configs: Mapping[str, Config]
+
+    def read(self, name: str) -> Run:
+        """The run of this name now, unchecked."""
+        return read_run(self.path / name, name)
+
+    def look(self, ended: dict[str, Run] | None = None) -> list[Run]:
+        """All runs now, unchecked.
+
+        Args:
+            ended: those that had ended at an earlier look, which are not read again; new ones are
+                added
+        """
+        ended, begun = {} if ended is None else ended, self._begun()
+        runs: list[Run] = []
+        for name in self.names:
+            path = self.path / name
+            if name in ended:
+                runs.append(ended[name])
+            elif name not in begun:
+                runs.append(Run(name=name, directory=path, files=RunFiles(path)))
+            else:
+                runs.append(self.read(name))
+                if runs[-1].has_ended:
+                    ended[name] = runs[-1]
+        return runs
+
+    def _begun(self) -> set[str]:
+        """The runs that have a directory, found by one listing of each folder."""
+        folders = {name.rpartition("/")[:2] for name in self.names}
+        return {
+            f"{row}{slash}{entry.partition('.attempt-')[0]}"
+            for row, slash in folders
+            if (self.path / row).is_dir()
+            for entry in os.listdir(self.path / row)  # noqa: PTH208 (of many thousand runs)
+        }
+
+    def runs(self) -> list[Run]:
+        """All runs; one whose files changed, or are of another configuration, has no result."""
+        return [self._checked(self.read(name)) for name in self.names]
+
+    def _checked(self, run: Run) -> Run:
+        try:
+            self._check(run)
+        except InputError as error:
+            return replace(run, result=None, pruned=None, problem=str(error))
+        return run
+
+    def _check(self, run: Run) -> None:
+        """Check that the files of a finished run are unchanged, and what the plan asks for."""
+        if run.result is not None:
+            check_unchanged(run.directory)
+
+    @property
+    def left(self) -> list[str]:
+        """The runs that have not ended."""
+        return [run.name for run in self.look() if not run.has_ended]
+
+    @abstractmethod
+    def collect(self, into: Path) -> list[str]:
+        """Copy what has ended, and is not begun in the folder ``into``, without checkpoints; the
+        names of these runs.
+        """
+
+    def verify(self) -> Iterator[tuple[Path, str]]:
+        """Each file of the finished runs, and what is wrong with it; empty if nothing is."""
+        for part in self.parts:
+            for name in part.names:
+                yield from verify_files(part.path / name)
+
+    @property
+    def parts(self) -> list[Folder]:
+        """Itself and, of a search, the table that trains its best trials again."""
+        return [self]
+
+    def records(self) -> list[Record]:
+        """A flat record for each run: what it is, its settings and its figures, None where it has
+        none yet.
+        """
+        return [self.record(run) for run in self.runs()]
+
+    def record(self, run: Run) -> Record:
+        """The record of a run."""
+        figures = {name: getattr(run.result, name, None) for name in FIGURES}
+        return {**self._settings(run), "state": str(run.state), **figures, "seed": run.seed}
+
+    def _settings(self, run: Run) -> Record:
+        """Which run it is, and what makes it differ from others."""
+        return {"run": run.name}
+
+    def curves(self) -> list[Record]:
+        """A flat record for each run and step that it logged, with the columns of metrics.csv."""
+        found: list[Record] = []
+        for run in self.look():
+            who: Record = {"row": run.row or run.name, "seed": run.seed}
+            found += [{**who, **line} for line in run.files.metrics]
+        return found
+
+
+class TableFolder(Folder):
+    """The rows of a table with their seeds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.plan = path, load_plan(path)
+        self.cells: Mapping[str, Cell] = {str(cell): cell for cell in self.plan.cells}
+        self.names = tuple(self.cells)
+        self.title = f"{self.plan.table} at scale {self.plan.scale}"
+        self.labels = {"table": self.plan.table, "scale": self.plan.scale}
+        self.configs = self.plan.configs
+
+    def _check(self, run: Run) -> None:
+        super()._check(run)
+        if (found := run.result) is None:
+            return
+        experiment = self.plan.experiment(self.cells[run.name])
+        check_configuration(run.directory, experiment)  # by its config.json
+        if (found.experiment, found.seed) != (experiment.name, run.seed):
+            path = run.directory / RESULT_FILE
+            raise InputError(f"{path} is of {found.experiment}, seed {found.seed}")
+
+    def collect(self, into: Path) -> list[str]:
+        """Copy the finished runs that ``into`` has not begun; their names.
+
+        A run that a report would leave out is left out here too, with a warning.
+        """
+        check_free(into, PLAN_FILE)
+        published = [run for run in self.runs() if run.is_published]
+        for run in published:
+            if run.problem:
+                warnings.warn(f"left out: {run.problem}", stacklevel=2)
+        plan = _with_seeds(self.plan, [self.cells[x.name] for x in published if x.result])
+        if (into / PLAN_FILE).exists():  # which may have more rows
+            ours = {row.name: row for row in plan.rows}
+            there = {row.name: row for row in load_plan(into).rows}
+            plan = replace(plan, rows=tuple((there | ours).values()))
+        claim_plan(into, plan)
+        with locked(into / LOCK_FILE):  # shards copy the same runs
+            return _copy_missing(map(str, plan.cells), self.path, into)
+
+    @property
+    def unplanned(self) -> list[str]:
+        """The finished runs in the folder that the plan does not list."""
+        found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
+        names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
+        return [name for name in names if name not in self.cells]
+
+    @property
+    def finished_at(self) -> float:
+        """When the last run finished here, or was copied here, in seconds since the epoch; 0 if
+        none has.
+        """
+        results = self.path.glob(f"*/*/{RESULT_FILE}")
+        return max((path.stat().st_mtime for path in results), default=0.0)
+
+    def _settings(self, run: Run) -> Record:
+        return {"row": run.row, **self._of_rows[run.row]}
+
+    @cached_property
+    def _of_rows(self) -> Mapping[str, Record]:
+        """The settings of each row that the table shows."""
+        shown, rows = self.plan.shown, [row for row in self.plan.rows if row.seeds]
+        found = {row.name: row.settings(self.plan.base) for row in rows}
+        return {row: {name: each[name] for name in shown} for row, each in found.items()}
+
+
+def _with_seeds(plan: Plan, cells: Sequence[Cell]) -> Plan:
+    """The plan with no other runs than these."""
+    rows = (
+        replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in cells))
+        for row in plan.rows
+    )
+    return replace(plan, rows=tuple(rows))
+
+
+class SearchFolder(Folder):
+    """The trials of a search; the best, trained again with other seeds, are a table within."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.plan = path, load_search(path)
+        self.names = self.plan.names
+        self.title = f"search {self.plan.space} at scale {self.plan.scale}"
+        self.labels = {"search": self.plan.space, "scale": self.plan.scale}
+        self.configs = {"": self.plan.base}
+        self.parameters = [each.name for each in self.plan.parameters]
+
+    def trial(self, name: str) -> Trial:
+        """A trial as its newest attempt left it; failed if a file of it cannot be used."""
+        run = self.read(name)
+        try:
+            self._check(run)
+            return make_trial(self.plan, run)
+        except (InputError, OSError) as error:
+            return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
+
+    def trials(self) -> tuple[Trial, ...]:
+        """All trials, begun or not."""
+        return tuple(map(self.trial, self.names))
+
+    @property
+    def parts(self) -> list[Folder]:
+        return [self] if self.confirmation is None else [self, self.confirmation]
+
+    @property
+    def confirmation(self) -> TableFolder | None:
+        """The table that trains the best trials again, if it was asked for."""
+        has_one = (self.path / CONFIRM / PLAN_FILE).is_file()
+        return TableFolder(self.path / CONFIRM) if has_one else None
+
+    def _check(self, run: Run) -> None:
+        if run.experiment is None:
+            return
+        if not self.plan.contains(run.experiment.config):
+            raise InputError(f"{run.directory} is not a trial of this search")
+        super()._check(run)
+
+    def collect(self, into: Path) -> list[str]:
+        """Copy the trials that ended and that ``into`` has not begun, and the finished runs that
+        confirm the best; their names.
+
+        One that failed, or whose files are damaged, is left out with a warning.
+        """
+        check_free(into, SEARCH_FILE)
+        claim_search(into, self.plan)
+        trials = self.trials()
+        for trial in trials:
+            if trial.state == RunState.FAILED:
+                warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=2)
+        # One that is just being ended still has the name of its attempt.
+        ended = [x.name for x in ranked(trials) if (self.path / x.name).exists()]
+        names = _copy_missing(ended, self.path, into)
+        if (again := self.confirmation) is not None:
+            names += again.collect(into / CONFIRM)
+        return names
+
+    def _settings(self, run: Run) -> Record:
+        values = {} if run.experiment is None else self.plan.values(run.experiment.config)
+        return {"trial": run.name, **{name: values.get(name) for name in self.parameters}}
+
+
+def _copy_missing(names: Iterable[str], source: Path, target: Path) -> list[str]:
+    """Copy those of the runs that ``target`` has not begun, each whole or not at all."""
+    missing = [name for name in names if not locate(target / name).exists()]
+    for name in missing:
+        copy_run(source / name, target / name)
+    return missing
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copy a run without its checkpoints; the target is complete or does not exist."""
+    with making(target) as part:
+        part.mkdir(parents=True)
+        for pattern in (*RECORDS, RESULT_FILE, PRUNED_FILE):
+            for file in source.glob(pattern):
+                shutil.copyfile(file, part / file.name)
+        if (source / SUMS_FILE).is_file():  # all of it: a copy says what it leaves out
+            shutil.copyfile(source / SUMS_FILE, part / SUMS_FILE)
+
+
+class LayersFolder(Folder):
+    """The measurements of Table 1, which has no runs: its records are of layers at each size."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.plan = path, load_measurements(path)
+        self.names, self.title = (), TITLE
+        self.labels, self.configs = {"table": "table1"}, {}
+
+    @property
+    def left(self) -> list[str]:
+        """The sizes that are not measured yet."""
+        return [f"d={d}, n={n}" for d, n in self.plan.lacking()]
+
+    def collect(self, into: Path) -> list[str]:
+        """Copy the file of all measurements, in place of that in the folder ``into``."""
+        check_free(into, LAYERS_FILE)
+        make_directory(into)
+        self.plan.save(into)
+        return []
+
+    def records(self) -> list[Record]:
+        """A flat record for each layer at each size."""
+        return self.plan.records()
+
+
+def open_folder(path: Path | str) -> TableFolder | SearchFolder | LayersFolder:
+    """The folder of a table, a search or Table 1.
+
+    Raises:
+        InputError: if it is none, or its plan cannot be read.
+    """
+    if (Path(path) / LAYERS_FILE).is_file():
+        return LayersFolder(Path(path))
+    return open_runs(Path(path))
+
+
+def open_runs(path: Path) -> TableFolder | SearchFolder:
+    """The folder of a table or a search, which have runs."""
+    return SearchFolder(path) if (path / SEARCH_FILE).is_file() else TableFolder(path)

@@ -1,0 +1,305 @@
+"""A run, as its files are at one moment."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from experiments.records.attempt import Attempt, Failure, read_attempt
+from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
+from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples
+from experiments.records.processes import is_running, process_of
+from experiments.records.progress import (
+    SILENT_SECONDS,
+    Progress,
+    RunState,
+    printable,
+    read_progress,
+)
+from experiments.records.result import RESULT_FILE, Result, load_result, valid_scores
+from transformer.config import from_dict
+from transformer.errors import InputError
+from transformer.files import read_json
+
+PRUNED_FILE = "pruned.json"
+LOG_FILE = "log.txt"
+_LOG_BYTES = 65_536  # in which its last lines are looked for
+_ATTEMPT = re.compile(r"\.attempt-(\d+)$")
+_SEED = re.compile(r"/seed-(\d+)$")
+_FAILED = (RunState.FAILED, RunState.DIVERGED, RunState.REFUSED, RunState.BLOCKED)
+
+T = TypeVar("T")
+
+
+def locate(stem: Path) -> Path:
+    """The directory of the run ``stem``: its newest attempt, or ``stem`` itself if the run is
+    finished or has not begun.
+    """
+    if (stem / RESULT_FILE).exists():
+        return stem
+    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=attempt_number, default=stem)
+
+
+def attempt_number(directory: Path) -> int:
+    """The number in the name of an attempt's directory; 0 if there is none."""
+    match = _ATTEMPT.search(directory.name)
+    return int(match[1]) if match else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """The step at which a trial was ended, and its perplexity there; None if not finite."""
+
+    step: int
+    perplexity: float | None
+
+
+class RunFiles:
+    """What is big or seldom asked for of the run in the folder ``path``: each is read once, when
+    it is asked for, from its newest attempt.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def experiment(self) -> Experiment | None:
+        """What is run; None before it has begun."""
+        if not (locate(self.path) / CONFIG_FILE).is_file():
+            return None
+        return self._read(load_experiment)
+
+    @cached_property
+    def metrics(self) -> Sequence[Mapping[str, float]]:
+        """What it logged: for each step the figures that it has, by the names of ``COLUMNS``."""
+        found: list[Mapping[str, float]] = []
+        for step, *texts in self._read(read_metrics):
+            figures = zip(COLUMNS[1:], texts, strict=True)
+            found.append({"step": int(step), **{name: float(x) for name, x in figures if x}})
+        return found
+
+    @cached_property
+    def samples(self) -> Sequence[Sample]:
+        """The best and worst translations of the validation set, best first."""
+        return self._read(lambda directory: read_samples(directory, "valid"))
+
+    @property
+    def process(self) -> str:
+        """The name of its newest process; empty if it is not known."""
+        return process_of(locate(self.path))
+
+    def log(self, count: int) -> list[str]:
+        """The last lines of its output."""
+        return self._read(lambda directory: last_log_lines(directory, count))
+
+    def _read(self, read: Callable[[Path], T]) -> T:
+        """Read a file, again if the directory is renamed meanwhile, as when a run ends."""
+        while True:
+            directory = locate(self.path)
+            try:
+                return read(directory)
+            except (InputError, OSError):
+                if locate(self.path) == directory:
+                    raise
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run, as its newest attempt or its end left it; what is unknown is None.
+
+    ``name`` is its path below the folder of its table or search, ``base/seed-1`` or
+    ``trial-0003``, and ``directory`` where its files are. ``state`` is ``running``, ``failed``,
+    ``given up``, ``stopped``, ``waiting``, ``done`` or ``pruned``. ``attempt`` is the newest one,
+    ``progress`` the last report of any, and ``silent_seconds`` have passed since, if that is too
+    long for a run in progress. It has a ``result`` once it is finished, or was ``pruned``;
+    ``problem`` says why it has neither although it has ended. What is big is in ``files``, whose
+    damage is an InputError where it is asked for.
+    """
+
+    name: str
+    directory: Path
+    state: RunState = RunState.WAITING
+    attempt: Attempt | None = None
+    progress: Progress | None = None
+    silent_seconds: float | None = None
+    result: Result | None = None
+    pruned: Pruned | None = None
+    problem: str = ""
+    files: RunFiles = field(compare=False, repr=False)
+
+    @property
+    def row(self) -> str:
+        """The name of a table's row; empty for a trial."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a table's run, or of one that is finished."""
+        if cell := _SEED.search(self.name):
+            return int(cell[1])
+        return None if self.result is None else self.result.seed
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it has its own name, and not that of an attempt, which may go on."""
+        return not attempt_number(self.directory)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is in progress and reports."""
+        return self.state == RunState.RUNNING and self.silent_seconds is None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it has failed so often that it is not tried again."""
+        return self.attempt is not None and self.attempt.given_up
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Those of its attempts, oldest first."""
+        return self.attempt.failures if self.attempt else ()
+
+    @property
+    def report(self) -> Progress | None:
+        """The last report of its newest attempt; of a run that was pruned, where that was."""
+        if self.state == RunState.PRUNED and self.pruned is not None:
+            return Progress(stage=RunState.DONE, step=self.pruned.step)
+        began = self.attempt.started_at if self.attempt else 0.0
+        return None if self.progress is None or self.progress.updated_at < began else self.progress
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Those of the validation set by measure, of a run that has ended."""
+        if self.result is not None:
+            return valid_scores(self.result)
+        found = self.pruned and self.pruned.perplexity
+        return {} if found is None else {"perplexity": found}
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its end; only of training if it took several attempts or is a copy."""
+        result, attempt = self.result, self.attempt
+        if result is None or attempt is None or attempt.number > 1:
+            return result and result.train_seconds
+        ended = datetime.fromisoformat(result.finished_at).timestamp()
+        return max(result.train_seconds, ended - attempt.started_at)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is at its end, and has its own name: no attempt goes on."""
+        return self.is_at_end and self.is_published
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether it is finished or pruned; a broken file that says so is named in a warning."""
+        if self.problem:
+            text = f"left out, and done again by the next run: {self.problem}"
+            warnings.warn(text, stacklevel=2)
+        return self.result is not None or self.pruned is not None
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """What is run; None before it has begun."""
+        return self.files.experiment
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """Perplexity on the validation set by step."""
+        return self._by_step("valid_perplexity")
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """The training loss by step."""
+        return self._by_step("loss")
+
+    def _by_step(self, name: str) -> dict[int, float]:
+        return {int(line["step"]): line[name] for line in self.files.metrics if name in line}
+
+
+def read_run(path: Path, name: str | None = None) -> Run:
+    """The run in the folder ``path``, or in that of its newest attempt.
+
+    Args:
+        name: by default, that of the folder
+    """
+    while True:
+        directory = locate(path)
+        run = _read_run(directory, name or path.name)
+        if directory == path or directory.exists():  # nobody has renamed it meanwhile
+            return run
+
+
+def _read_run(directory: Path, name: str) -> Run:
+    result, pruned, problem = _read_end(directory)
+    run = Run(
+        name=name,
+        directory=directory,
+        result=result,
+        pruned=pruned,
+        problem=problem,
+        files=RunFiles(directory.with_name(_ATTEMPT.sub("", directory.name))),
+    )
+    if pruned is not None and run.is_published:
+        return replace(run, state=RunState.PRUNED)
+    run = replace(run, attempt=read_attempt(directory))
+    if result is not None and run.is_published:
+        return replace(run, state=RunState.DONE)
+    run = replace(run, progress=read_progress(directory))
+    run = replace(run, state=_state(run))
+    if run.state != RunState.RUNNING:
+        return run
+    began = run.attempt.started_at if run.attempt else 0.0
+    silent = time.time() - (run.report.updated_at if run.report else began)
+    return replace(run, silent_seconds=silent if silent > SILENT_SECONDS else None)
+
+
+def _read_end(directory: Path) -> tuple[Result | None, Pruned | None, str]:
+    """The result, or where it was pruned; or what is wrong with the file that says so."""
+    path = directory / PRUNED_FILE
+    try:
+        if (result := load_result(directory)) is not None:
+            return result, None, ""
+        if path.is_file():
+            return None, from_dict(Pruned, read_json(path), str(path)), ""
+    except InputError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):  # or it has just been renamed
+            return None, None, str(error)
+    return None, None, ""
+
+
+def _state(run: Run) -> RunState:
+    """The state of a run that has not ended, by the report of its newest attempt."""
+    if run.report is None and run.attempt is None:
+        return RunState.WAITING
+    if run.is_given_up:
+        return RunState.GIVEN_UP
+    stage = run.report.stage if run.report else None
+    if stage in _FAILED:
+        return RunState.FAILED
+    # Another attempt has to follow if the result is unreadable, or its supervisor died.
+    unreadable = stage == RunState.DONE and run.is_published
+    is_gone = run.attempt is not None and is_running(run.attempt.worker) is False
+    if stage == RunState.STOPPED or unreadable or is_gone:
+        return RunState.STOPPED
+    return RunState.RUNNING
+
+
+def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
+    """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
+    try:
+        with (directory / LOG_FILE).open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(start, size - _LOG_BYTES))
+            text = (printable(line.decode(errors="replace").rstrip()) for line in log)
+            return list(deque(filter(None, text), maxlen=count))
+    except OSError:
+        return []
