@@ -25,6 +25,7 @@ from ablations.tables.changes import Value
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged, verify_files
+from experiments.records.outputs import COLUMNS
 from experiments.records.ownership import check_configuration
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
@@ -137,21 +138,27 @@ class Folder(ABC):
         return [self.record(run) for run in self.runs()]
 
     def record(self, run: Run) -> Record:
-        """The record of a run."""
+        """The record of a run; of a pruned one the figures are of where that was."""
         figures = {name: getattr(run.result, name, None) for name in FIGURES}
-        return {**self._settings(run), "state": str(run.state), **figures, "seed": run.seed}
+        if run.pruned is not None:
+            figures |= {"perplexity": run.pruned.perplexity, "steps": run.pruned.step}
+        who, state = self._who(run), {"state": str(run.state)}
+        return {**who, **self._settings(run), **state, **figures, **who}
 
-    def _settings(self, run: Run) -> Record:
-        """Which run it is, and what makes it differ from others."""
-        return {"run": run.name}
+    def _who(self, run: Run) -> Record:
+        return {"row": run.row, "seed": run.seed}
+
+    def _settings(self, run: Run) -> Record:  # pyright: ignore[reportUnusedParameter]
+        """What makes a run differ from others."""
+        return {}
 
     def curves(self) -> list[Record]:
         """A flat record for each run and step that it logged, with the columns of metrics.csv."""
-        found: list[Record] = []
-        for run in self.look():
-            who: Record = {"row": run.row or run.name, "seed": run.seed}
-            found += [{**who, **line} for line in run.files.metrics]
-        return found
+        return [
+            {**self._who(run), **dict.fromkeys(COLUMNS), **line}
+            for run in self.look()
+            for line in run.files.metrics
+        ]
 
 
 class TableFolder(Folder):
@@ -210,7 +217,7 @@ class TableFolder(Folder):
         return max((path.stat().st_mtime for path in results), default=0.0)
 
     def _settings(self, run: Run) -> Record:
-        return {"row": run.row, **self._of_rows[run.row]}
+        return self._of_rows[run.row]
 
     @cached_property
     def _of_rows(self) -> Mapping[str, Record]:
@@ -289,9 +296,12 @@ class SearchFolder(Folder):
             names += again.collect(into / CONFIRM)
         return names
 
+    def _who(self, run: Run) -> Record:
+        return {"trial": run.name}
+
     def _settings(self, run: Run) -> Record:
         values = {} if run.experiment is None else self.plan.values(run.experiment.config)
-        return {"trial": run.name, **{name: values.get(name) for name in self.parameters}}
+        return {name: values.get(name) for name in self.parameters}
 
 
 def _copy_missing(names: Iterable[str], source: Path, target: Path) -> list[str]:

@@ -360,10 +360,18 @@ USED = ["experiments.evaluate.trained", "experiments.attention.command"]
 
 
 @pytest.mark.parametrize(
-    ("imported", "absent"), [(LIGHT, SLOW), (RECORDS, SLOW[:2]), (USED, ["lightning"])]
+    ("imported", "absent"),
+    [
+        (LIGHT, SLOW),
+        (RECORDS, SLOW[:2]),
+        (["ablations.folder"], [*SLOW, "optuna", "cyclopts", "jinja2"]),
+        (USED, ["lightning"]),
+    ],
 )
 def test_what_is_not_needed_is_not_imported(imported: list[str], absent: list[str]) -> None:
-    """A configuration and records are read without torch, a model is used without lightning."""
+    """A configuration, records and results are read without torch, and results without optuna; a
+    model is used without lightning.
+    """
     code = f"import sys, {', '.join(imported)}\nprint(*{{*{absent}}} & {{*sys.modules}})"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True

@@ -241,6 +241,23 @@ def test_the_library_example_trains_scores_loads_and_translates(
     assert len(found) == 2 and all(line.startswith("drei vier") for line in found)
 
 
+def test_the_library_example_reads_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    exec(snippet("open_folder"), names)
+    runs = capsys.readouterr().out.splitlines()
+    assert len(runs) == 61 and runs[0].startswith("base 1 29.2")
+    assert runs[-1] == "Table 3: variations on the Transformer architecture []"
+    exec(snippet("compute_numbers"), names)
+    rows = capsys.readouterr().out.splitlines()
+    report = (ROOT / "experiments" / "results" / "table3-small" / "report.md").read_text("utf-8")
+    verdicts = {line.split()[0]: line.rpartition(") ")[2] for line in rows}
+    (told,) = re.findall(r"- Perplexity: \d+ of \d+ rows are within noise of .* \((.*)\)", report)
+    assert [row for row, said in verdicts.items() if said == "within noise"] == told.split(", ")
+
+
 @pytest.mark.parametrize("name", ["Gelu", "ScaleNorm", "Tempered", "NAdam"])
 def test_each_variant_of_the_docs_trains_and_decodes(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name.lower()}_example.py"

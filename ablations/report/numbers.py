@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ablations.folder import TableFolder
+from ablations.folder import Record, TableFolder
 from ablations.report.statistics import Estimate, Pool, estimate, paired_difference, pool
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow
@@ -97,6 +97,35 @@ class TableNumbers:
     settings: Sequence[str]
     shown: Sequence[str]
     pools: Mapping[str, Pool]
+
+    def records(self) -> list[Record]:
+        """A flat record for each row and measure, with the ends of the 95 % intervals; None where
+        something is unknown.
+        """
+        return [_record(row, measure) for row in self.rows for measure in self.measures]
+
+
+def _record(row: RowNumbers, measure: Measure) -> Record:
+    score = row.scores[measure.name]
+    ours, difference = score.ours, score.difference
+    low, high = (ours and ours.interval) or (None, None)
+    least, most = (difference and difference.interval) or (None, None)
+    return {
+        "row": row.name,
+        "measure": measure.name,
+        "seeds": ours.count if ours else 0,
+        "mean": ours and ours.mean,
+        "deviation": ours and ours.deviation,
+        "low": low,
+        "high": high,
+        "difference": difference and difference.mean,
+        "difference_low": least,
+        "difference_high": most,
+        "verdict": score.verdict or None,
+        "paper": score.paper,
+        "paper_difference": score.paper_difference,
+        "agreement": score.agreement or None,
+    }
 
 
 def compute_numbers(folder: TableFolder) -> TableNumbers:

@@ -19,6 +19,7 @@ from ablations.tracking.workspace import sections_of
 from experiments.records.processes import own_name
 from experiments.records.progress import PROGRESS_FILE
 from experiments.records.result import save_result
+from experiments.records.run import read_run
 from experiments.tracking import Tracking
 from tests.ablations.samples import TINY, finish, result, small_plan
 from tests.ablations.status.samples import training
@@ -190,7 +191,11 @@ def test_a_run_that_another_machine_reports_is_not_pushed_yet(
     (tmp_path / ".process").write_text(own_name() if process is None else process)
     if seconds_ago is not None:
         write_json(tmp_path / PROGRESS_FILE, to_dict(training(4, seconds_ago=seconds_ago)))
-    assert _is_live(tmp_path / "wandb" / "offline-run-1" / "run-1.wandb") == is_live
+    assert _is_live(read_run(tmp_path)) == is_live
+
+
+def test_a_file_of_no_run_is_whole() -> None:
+    assert not _is_live(None)
 
 
 def test_what_cannot_be_pushed_is_refused(
