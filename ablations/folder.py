@@ -21,7 +21,7 @@ from ablations.search.search import claim_search, load_search
 from ablations.search.trials import Trial, make_trial, ranked
 from ablations.table1.measurements import load_measurements
 from ablations.table1.paper import TITLE
-from ablations.tables.changes import Value
+from ablations.tables.changes import Value, columns
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged, verify_files
@@ -217,13 +217,12 @@ class TableFolder(Folder):
         return max((path.stat().st_mtime for path in results), default=0.0)
 
     def _settings(self, run: Run) -> Record:
-        return self._of_rows[run.row]
+        return self.settings[run.row]
 
     @cached_property
-    def _of_rows(self) -> Mapping[str, Record]:
+    def settings(self) -> Mapping[str, Record]:
         """The settings of each row that the table shows."""
-        shown, rows = self.plan.shown, [row for row in self.plan.rows if row.seeds]
-        found = {row.name: row.settings(self.plan.base) for row in rows}
+        shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
         return {row: {name: each[name] for name in shown} for row, each in found.items()}
 
 

@@ -14,7 +14,6 @@ from ablations.report.numbers import (
     RowNumbers,
     TableNumbers,
     describe_state,
-    reason_of,
     state_of,
 )
 from ablations.report.sentences import flops, interval, label, needed, setting
@@ -78,8 +77,8 @@ def _state(row: RowNumbers) -> str:
     """The state of a row without a result, that of a failed run first; empty for others."""
     if row.results or not row.unfinished:
         return ""
-    states = [(bool(reason_of(run)), state_of(run)) for run in row.unfinished]
-    return max(states, key=lambda state: (state[0], state[1] != "missing"))[1]
+    states = map(state_of, row.unfinished)
+    return max(states, key=lambda pair: (bool(pair[1]), pair[0] != "missing"))[0]
 
 
 def _score_columns(table: TableNumbers, measure: Measure) -> list[Column]:

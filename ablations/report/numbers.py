@@ -178,30 +178,23 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
     return runs
 
 
-def state_of(run: Run) -> str:
-    """How far a run without a result is, in few words."""
-    if run.problem:
-        return "left out"
-    if run.progress is None:
-        return "missing"
-    if run.progress.stage in (RunState.TRAIN, RunState.STOPPED):
-        return f"step {run.progress.step:,} of {run.progress.max_steps:,}"
-    return str(run.progress.stage)
-
-
-def reason_of(run: Run) -> str:
-    """Why a run without a result is left out, or failed; empty for others."""
+def state_of(run: Run) -> tuple[str, str]:
+    """How far a run without a result is, in few words, and why it failed or is left out."""
     progress = run.progress
-    goes_on = (RunState.DONE, RunState.STOPPED)
-    if run.problem or progress is None or progress.stage not in FINAL or progress.stage in goes_on:
-        return run.problem
-    return progress.message or "no reason recorded"
+    if run.problem:
+        return "left out", run.problem
+    if progress is None:
+        return "missing", ""
+    if progress.stage in (RunState.TRAIN, RunState.STOPPED):
+        return f"step {progress.step:,} of {progress.max_steps:,}", ""
+    failed = progress.stage in FINAL and progress.stage != RunState.DONE
+    return str(progress.stage), (progress.message or "no reason recorded") * failed
 
 
 def describe_state(run: Run) -> str:
     """The state of a run without a result, with the reason in parentheses."""
-    reason = reason_of(run)
-    return f"{state_of(run)} ({reason})" if reason else state_of(run)
+    state, reason = state_of(run)
+    return f"{state} ({reason})" if reason else state
 
 
 def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:

@@ -21,7 +21,6 @@ from experiments.records.experiment import CONFIG_FILE
 from experiments.records.processes import is_running, own_name
 from experiments.records.progress import (
     FINAL,
-    SILENT_SECONDS,
     Progress,
     RunState,
     read_progress,
@@ -52,17 +51,12 @@ def is_elsewhere(stem: Path) -> bool:
     """Whether another driver works on the run ``stem``: it is alive, or the run has just reported
     from another machine.
     """
-    directory = locate(stem)
-    attempt, progress = read_attempt(directory), read_progress(directory)
-    if directory == stem or attempt is None or attempt.worker == own_name():
+    run = read_run(stem)
+    if run.is_published or run.attempt is None or run.attempt.worker == own_name():
         return False
-    if progress is not None and progress.updated_at < attempt.started_at:
-        progress = None  # of an earlier attempt
-    if progress is not None and progress.stage in FINAL:
+    if run.state != RunState.RUNNING or (run.report and run.report.stage in FINAL):
         return False
-    lives = is_running(attempt.worker)
-    reported_at = progress.updated_at if progress else attempt.started_at
-    return time.time() - reported_at < SILENT_SECONDS if lives is None else lives
+    return run.is_live or is_running(run.attempt.worker) is True
 
 
 def take_over(stem: Path) -> Path | None:

@@ -11,7 +11,6 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.folder import TableFolder
-from ablations.tables.changes import columns
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
@@ -35,11 +34,6 @@ class TableCells:
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
         self.title = self.folder.title
-        shown = plan.shown
-        self._settings = {
-            row: {name: value for name, value in columns(config).items() if name in shown}
-            for row, config in plan.configs.items()
-        }
         self._measures = [MEASURES[name] for name in plan.valid_measures]
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
@@ -84,6 +78,6 @@ class TableCells:
                 "cell": name,
                 "row": cell.row,
                 "seed": cell.seed,
-                **self._settings[cell.row],
+                **self.folder.settings[cell.row],
             },
         )

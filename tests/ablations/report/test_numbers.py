@@ -12,7 +12,7 @@ import pytest
 from ablations.folder import TableFolder
 from ablations.report.compare import compare_rows
 from ablations.report.grids import seeds_grid
-from ablations.report.numbers import compute_numbers, reason_of
+from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.sentences import (
     facts_of_results,
@@ -119,7 +119,7 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"steps": 1500', '"steps": 0'))
     table = compute_numbers(TableFolder(tmp_path))
     assert [result.seed for result in table.results] == [1]
-    reasons = {each.seed: reason_of(each) for each in table.rows[0].unfinished}
+    reasons = {each.seed: each.problem for each in table.rows[0].unfinished}
     for seed, reason in (
         (2, "seed-2/result.json cannot be read as JSON"),
         (3, "seed-3/config.json cannot be read as JSON"),
