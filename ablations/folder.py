@@ -11,7 +11,7 @@ import os
 import shutil
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from experiments.records.outputs import COLUMNS
 from experiments.records.ownership import check_configuration
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
-from experiments.records.run import PRUNED_FILE, Run, RunFiles, attempt_number, locate, read_run
+from experiments.records.run import PRUNED_FILE, Run, attempt_number, locate, read_run
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.files import locked, make_directory, making
@@ -76,7 +76,7 @@ class Folder(ABC):
             if name in ended:
                 runs.append(ended[name])
             elif name not in begun:
-                runs.append(Run(name=name, directory=path, files=RunFiles(path)))
+                runs.append(Run(name=name, directory=path))
             else:
                 runs.append(self.read(name))
                 if runs[-1].has_ended:
@@ -157,7 +157,7 @@ class Folder(ABC):
         return [
             {**self._who(run), **dict.fromkeys(COLUMNS), **line}
             for run in self.look()
-            for line in run.files.metrics
+            for line in run.metrics
         ]
 
 
@@ -192,7 +192,7 @@ class TableFolder(Folder):
         for run in published:
             if run.problem:
                 warnings.warn(f"left out: {run.problem}", stacklevel=2)
-        plan = _with_seeds(self.plan, [self.cells[x.name] for x in published if x.result])
+        plan = _with_seeds(self.plan, {self.cells[x.name] for x in published if x.result})
         if (into / PLAN_FILE).exists():  # which may have more rows
             ours = {row.name: row for row in plan.rows}
             there = {row.name: row for row in load_plan(into).rows}
@@ -226,7 +226,7 @@ class TableFolder(Folder):
         return {row: {name: each[name] for name in shown} for row, each in found.items()}
 
 
-def _with_seeds(plan: Plan, cells: Sequence[Cell]) -> Plan:
+def _with_seeds(plan: Plan, cells: Set[Cell]) -> Plan:
     """The plan with no other runs than these."""
     rows = (
         replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in cells))

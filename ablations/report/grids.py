@@ -195,7 +195,7 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
         "files": [path.relative_to(page).as_posix() for path in paths if path.is_file()],
         "first_seed": row.seeds[0],
         "samples": _samples(row.runs[0]),
-        "log": row.runs[0].files.log(_LOG_LINES),
+        "log": row.runs[0].log(_LOG_LINES),
     }
 
 
@@ -222,7 +222,7 @@ def _runs(row: RowNumbers) -> Grid:
 
 def _samples(run: Run) -> Grid:
     try:
-        samples = run.files.samples
+        samples = run.samples
     except InputError:  # such as one that a full disk cut off; the figures do not depend on it
         samples = []
     texts = ("source", "reference", "translation")

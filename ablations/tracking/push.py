@@ -144,7 +144,7 @@ def _is_live(run: Run | None) -> bool:
     """
     if run is None:
         return False
-    running = is_running(run.files.process)
+    running = is_running(run.process)
     if running is None and run.progress is not None:
         return time.time() - run.progress.updated_at < _SILENT_SECONDS
     return running is True

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -63,56 +63,7 @@ class Pruned:
     perplexity: float | None
 
 
-class RunFiles:
-    """What is big or seldom asked for of the run in the folder ``path``: each is read once, when
-    it is asked for, from its newest attempt.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @cached_property
-    def experiment(self) -> Experiment | None:
-        """What is run; None before it has begun."""
-        if not (locate(self.path) / CONFIG_FILE).is_file():
-            return None
-        return self._read(load_experiment)
-
-    @cached_property
-    def metrics(self) -> Sequence[Mapping[str, float]]:
-        """What it logged: for each step the figures that it has, by the names of ``COLUMNS``."""
-        found: list[Mapping[str, float]] = []
-        for step, *texts in self._read(read_metrics):
-            figures = zip(COLUMNS[1:], texts, strict=True)
-            found.append({"step": int(step), **{name: float(x) for name, x in figures if x}})
-        return found
-
-    @cached_property
-    def samples(self) -> Sequence[Sample]:
-        """The best and worst translations of the validation set, best first."""
-        return self._read(lambda directory: read_samples(directory, "valid"))
-
-    @property
-    def process(self) -> str:
-        """The name of its newest process; empty if it is not known."""
-        return process_of(locate(self.path))
-
-    def log(self, count: int) -> list[str]:
-        """The last lines of its output."""
-        return self._read(lambda directory: last_log_lines(directory, count))
-
-    def _read(self, read: Callable[[Path], T]) -> T:
-        """Read a file, again if the directory is renamed meanwhile, as when a run ends."""
-        while True:
-            directory = locate(self.path)
-            try:
-                return read(directory)
-            except (InputError, OSError):
-                if locate(self.path) == directory:
-                    raise
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run, as its newest attempt or its end left it; what is unknown is None.
 
@@ -121,8 +72,10 @@ class Run:
     ``given up``, ``stopped``, ``waiting``, ``done`` or ``pruned``. ``attempt`` is the newest one,
     ``progress`` the last report of any, and ``silent_seconds`` have passed since, if that is too
     long for a run in progress. It has a ``result`` once it is finished, or was ``pruned``;
-    ``problem`` says why it has neither although it has ended. What is big is in ``files``, whose
-    damage is an InputError where it is asked for.
+    ``problem`` says why it has neither although it has ended.
+
+    What is big or seldom asked for is read when it is, once, of where the run is by then; damage is
+    an InputError there.
     """
 
     name: str
@@ -134,7 +87,6 @@ class Run:
     result: Result | None = None
     pruned: Pruned | None = None
     problem: str = ""
-    files: RunFiles = field(compare=False, repr=False)
 
     @property
     def row(self) -> str:
@@ -206,10 +158,20 @@ class Run:
             warnings.warn(text, stacklevel=2)
         return self.result is not None or self.pruned is not None
 
-    @property
+    @cached_property
     def experiment(self) -> Experiment | None:
         """What is run; None before it has begun."""
-        return self.files.experiment
+        has_begun = (self._newest() / CONFIG_FILE).is_file()
+        return self._read(load_experiment) if has_begun else None
+
+    @cached_property
+    def metrics(self) -> Sequence[Mapping[str, float]]:
+        """What it logged: for each step the figures that it has, by the names of ``COLUMNS``."""
+        found: list[Mapping[str, float]] = []
+        for step, *texts in self._read(read_metrics):
+            figures = zip(COLUMNS[1:], texts, strict=True)
+            found.append({"step": int(step), **{name: float(x) for name, x in figures if x}})
+        return found
 
     @property
     def curve(self) -> dict[int, float]:
@@ -222,7 +184,34 @@ class Run:
         return self._by_step("loss")
 
     def _by_step(self, name: str) -> dict[int, float]:
-        return {int(line["step"]): line[name] for line in self.files.metrics if name in line}
+        return {int(line["step"]): line[name] for line in self.metrics if name in line}
+
+    @cached_property
+    def samples(self) -> Sequence[Sample]:
+        """The best and worst translations of the validation set, best first."""
+        return self._read(lambda directory: read_samples(directory, "valid"))
+
+    @property
+    def process(self) -> str:
+        """The name of its newest process; empty if it is not known."""
+        return process_of(self._newest())
+
+    def log(self, count: int) -> list[str]:
+        """The last lines of its output."""
+        return self._read(lambda directory: last_log_lines(directory, count))
+
+    def _newest(self) -> Path:
+        return locate(self.directory.with_name(_ATTEMPT.sub("", self.directory.name)))
+
+    def _read(self, read: Callable[[Path], T]) -> T:
+        """Read a file, again if the directory is renamed meanwhile, as when a run ends."""
+        while True:
+            directory = self._newest()
+            try:
+                return read(directory)
+            except (InputError, OSError):
+                if self._newest() == directory:
+                    raise
 
 
 def read_run(path: Path, name: str | None = None) -> Run:
@@ -240,14 +229,7 @@ def read_run(path: Path, name: str | None = None) -> Run:
 
 def _read_run(directory: Path, name: str) -> Run:
     result, pruned, problem = _read_end(directory)
-    run = Run(
-        name=name,
-        directory=directory,
-        result=result,
-        pruned=pruned,
-        problem=problem,
-        files=RunFiles(directory.with_name(_ATTEMPT.sub("", directory.name))),
-    )
+    run = Run(name=name, directory=directory, result=result, pruned=pruned, problem=problem)
     if pruned is not None and run.is_published:
         return replace(run, state=RunState.PRUNED)
     run = replace(run, attempt=read_attempt(directory))

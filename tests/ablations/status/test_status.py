@@ -22,7 +22,7 @@ from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt
 from experiments.records.processes import own_name
 from experiments.records.progress import Progress, RunState
-from experiments.records.run import Run, RunFiles
+from experiments.records.run import Run
 from tests.ablations.samples import finish, result, small_plan
 from tests.ablations.search.samples import small_search
 from tests.ablations.status.samples import CRASH, begin, training
@@ -196,7 +196,7 @@ DONE = replace(result(Cell("base", 1), 4.92, 25.8), train_seconds=185.0)
 
 
 def run(name: str, state: RunState, **facts: Any) -> Run:
-    return Run(name=name, directory=Path(name), state=state, files=RunFiles(Path(name)), **facts)
+    return Run(name=name, directory=Path(name), state=state, **facts)
 
 
 RUNS = (
