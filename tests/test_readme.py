@@ -162,11 +162,14 @@ def test_a_corpus_and_a_scale_on_it_are_what_their_page_says(
 def test_the_api_page_has_all_public_names() -> None:
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.M | re.DOTALL))
-    assert [*sections] == ["transformer", "ablations.tables", "ablations.search"]
-    for package, section in sections.items():
-        module = importlib.import_module(package)
-        public = [getattr(module, name) for name in module.__all__]
-        assert [*map(pkgutil.resolve_name, re.findall(r"^::: (\S+)$", section, re.M))] == public
+    assert [*sections][:3] == ["transformer", "ablations.tables", "ablations.search"]
+    for name, section in sections.items():
+        module = importlib.import_module(name)
+        found = [*map(pkgutil.resolve_name, re.findall(r"^::: (\S+)$", section, re.M))]
+        if hasattr(module, "__path__"):
+            assert found == [getattr(module, public) for public in module.__all__]
+        else:
+            assert found and all(each.__module__ == name for each in found)
 
 
 ERRORS = ("InputError", "BlockedError", "VocabularySizeError", "OutOfMemoryError")
