@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from bench.common import workload
 from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, DecodingConfig, ModelConfig, Positions
 from transformer.decoding import beam_search, decode_sentences, search
 from transformer.decoding.beams import Beams
 from transformer.decoding.incremental import IncrementalDecoder
 from transformer.kernels import key_value_cache
+from transformer.model.attention import MultiHeadAttention
 from transformer.model.embeddings import Embedding
 from transformer.model.encoder_decoder import Transformer
 
@@ -151,6 +155,27 @@ def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -
     assert len(outcomes) > 8, "the model is not lively enough to show a difference"
 
 
+# What commit 482c8d1e found, greedily and with a beam of 4.
+GOLDEN = {
+    1: [
+        [59, 59, 59, 59, 59, 59],
+        [9, 15, 19, 9, 40, 60, 4, 8, 9, 19, 9, 40],
+        [16, 35, 6, 16, 16],
+        [9, 15, 41, 19, 9, 40, 60, 4, 4],
+    ],
+    4: [[59, 59, 59, 59, 59, 59], [9, 19, 9, 19, 9, 40, 60, 15], [16, 35, 6, 16, 16], [9]],
+}
+
+
+@pytest.mark.parametrize("beam_size", GOLDEN)
+def test_the_same_is_found_as_ever(beam_size: int) -> None:
+    model = lively_model(LARGE, end=2.0, seed=2)
+    src = random_sentences([3, 9, 2, 6])
+    with torch.no_grad():
+        found = beam_search(model, src, DecodingConfig(beam_size=beam_size, max_extra_length=3))
+    assert found == GOLDEN[beam_size]
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_cached_steps_give_the_logits_of_full_decoding(positions: Positions) -> None:
     model = lively_model(dataclasses.replace(LARGE, max_positions=5, positions=positions))
@@ -256,14 +281,105 @@ def test_on_a_gpu_keys_and_values_take_a_quarter_of_its_memory(
     assert taken == pytest.approx(total / 4, rel=1e-6)
 
 
-def test_a_step_on_a_gpu_waits_for_no_result() -> None:
-    """Tensors without contents stand for those of a GPU: reading one of them raises an error."""
-    with torch.device("meta"):
-        model = Transformer(LARGE).eval()
+def test_news_is_decoded_in_few_steps_on_a_gpu() -> None:
+    """Python takes as long to ask for a step with few sentences as for one with many."""
+    config = DecodingConfig(max_extra_length=0)
+    lengths = workload(torch.device("cuda")).lengths()[:3_003, 0].tolist()
+    batches = search._batches(lengths, search._GPU_TOKENS, 10**7, config, min_batches=1)
+    assert sum(lengths[rows[0]] for rows in batches) <= 1.5 * max(lengths)
+
+
+def test_a_batch_too_large_for_the_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lively_model(LARGE, end=2.0)
+    sources = [random_sentences([length])[0].tolist() for length in (2, 3, 5, 5, 7, 8, 9)]
+    config = DecodingConfig(beam_size=2, max_extra_length=3)
+    expected = dict(decode_sentences(model, sources, config))
+    room, sizes = 2, list[int]()
+
+    def search_in_little_memory(model: Transformer, src: Tensor, *args: Any) -> list[list[int]]:
+        sizes.append(len(src))
+        if len(src) > room:
+            raise torch.OutOfMemoryError
+        return beam_search(model, src, *args)
+
+    monkeypatch.setattr(search, "beam_search", search_in_little_memory)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert dict(decode_sentences(model, sources, config)) == expected
+    assert sizes == [7, 3, 1, 2, 4, 2, 2]
+    room = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        dict(decode_sentences(model, sources, config))
+
+
+class Operations(TorchDispatchMode):
+    """Counts those that are kernels on a GPU, and those that would wait for it."""
+
+    _WAITING = ("_local_scalar_dense", "nonzero", "item", "is_nonzero", "_to_copy")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels, self.waiting = Counter[str](), list[str]()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Called by torch for each operation."""
+        name = func._schema.name.removeprefix("aten::")
+        self.kernels[name] += not func.is_view
+        # A number for torch.where is copied to the device.
+        numbers = name == "where" and any(arg.device.type == "cpu" for arg in args)
+        if name in self._WAITING or numbers:
+            self.waiting.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_step_on_a_gpu_is_short_and_waits_for_no_result(beam: int) -> None:
+    """Tensors without contents stand for those of a GPU: reading one of them raises an error.
+
+    Kernels take a GPU's host as long whatever their size; here are those beside the layers'.
+    """
+    with torch.device("meta"), torch.no_grad():
+        model = Transformer(dataclasses.replace(LARGE, vocab_size=3_001)).eval()
+        model.decoder = cast(Any, torch.nn.ModuleList())
         decoder = IncrementalDecoder(model, torch.ones(3, 7, dtype=torch.long))
-        beams = Beams.start(torch.full((3,), 9), longest=9, beam=4, alpha=0.6)
-        for _ in range(3):
+        beams = Beams.start(torch.full((3,), 9), longest=9, beam=beam, alpha=0.6)
+        search.extend(decoder, beams)
+        with Operations() as operations:
             search.extend(decoder, beams)
-    assert beams.history.shape == (3, 4, 3)
+    assert beams.history.shape == (3, beam, 2)
+    assert operations.kernels.total() <= 70
+    assert operations.waiting == []
     with pytest.raises(RuntimeError, match="meta"):
         beams.done.any().item()
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_masks_on_a_gpu_are_as_its_kernel_reads_them(
+    beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each layer would copy one whose rows begin anywhere else."""
+    masks: list[Tensor] = []
+    attend = MultiHeadAttention.attend
+
+    def spy(part: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        masks.append(mask)
+        assert mask.size(-1) == k.size(2)
+        return attend(part, q, k, v, mask)
+
+    monkeypatch.setattr(MultiHeadAttention, "attend", spy)
+    with torch.device("meta"):
+        model = Transformer(LARGE).eval()
+        decoder = IncrementalDecoder(model, torch.ones(5, 7, dtype=torch.long))
+        beams = Beams.start(torch.full((5,), 20), longest=20, beam=beam, alpha=0.6)
+        for _ in range(9):
+            search.extend(decoder, beams)
+        decoder.select_sentences(torch.arange(3))
+        beams.select(torch.arange(3))
+        search.extend(decoder, beams)
+    assert masks[-1].shape == (3, 1, 1, 7) and masks[-2].shape == (3, 1, beam, 10 * beam)
+    assert {stride % 8 for mask in masks for stride in mask.stride()[:-1]} == {0}

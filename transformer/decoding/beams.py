@@ -20,16 +20,18 @@ def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
 class Beams:
     """The hypotheses for each sentence of a batch.
 
-    Shapes: ``sentences``, ``limits``, ``finished``, ``best_score``, ``done`` ``(batch,)``;
-    ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch, beam,
-    length)``; ``best_history`` ``(batch, longest limit)``. ``alpha`` is that of the length penalty.
-    ``sentences`` are the rows of the source that are still searched, and ``parents`` the hypotheses
-    of the step before from which those of ``history`` descend.
+    Shapes: ``sentences``, ``limits``, ``limit_penalties``, ``finished``, ``best_score``, ``done``
+    ``(batch,)``; ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch,
+    beam, length)``; ``best_history`` ``(batch, longest limit)``, which ends with ends of sentence.
+    ``alpha`` is that of the length penalty. ``sentences`` are the rows of the source that are still
+    searched, and ``parents`` the hypotheses of the step before from which those of ``history``
+    descend.
     """
 
     alpha: float
     sentences: Tensor
     limits: Tensor
+    limit_penalties: Tensor
     scores: Tensor
     last_tokens: Tensor
     parents: Tensor
@@ -54,6 +56,7 @@ class Beams:
             alpha=alpha,
             sentences=torch.arange(batch, device=device),
             limits=limits,
+            limit_penalties=length_penalty(limits, alpha),
             scores=scores,
             last_tokens=torch.full((batch, beam), BOS_ID, device=device),
             parents=torch.arange(beam, device=device).expand(batch, -1),
@@ -76,9 +79,9 @@ class Beams:
         # Each hypothesis has one end of sentence, so at least beam of the best 2 * beam continue.
         scores, index = totals.topk(min(2 * beam, totals.size(1)), dim=1)
         parents, tokens = index // candidates, tokens.flatten(1).gather(1, index)
-        ends = tokens.eq(EOS_ID)
-        self._finish(scores[:, :beam].masked_fill(~ends[:, :beam], -torch.inf), parents[:, :beam])
-        self.scores, alive = scores.masked_fill(ends, -torch.inf).topk(beam, dim=1)
+        ends, never = tokens.eq(EOS_ID), scores.new_full((), -torch.inf)
+        self._finish(torch.where(ends, scores, never)[:, :beam], parents[:, :beam])
+        self.scores, alive = torch.where(ends, never, scores).topk(beam, dim=1)
         self.parents, self.last_tokens = parents.gather(1, alive), tokens.gather(1, alive)
         index = self.parents.unsqueeze(2).expand(-1, -1, self.history.size(2))
         history = self.history.gather(1, index)
@@ -88,32 +91,28 @@ class Beams:
         """Record hypotheses that finish now; ``scores`` is -inf for all others."""
         length = self.history.size(2) + 1
         score, which = (scores / length_penalty(length, self.alpha)).max(1)
-        self.finished += scores.isfinite().sum(1)
+        self.finished += (scores > -torch.inf).sum(1)
         better = (score > self.best_score) & ~self.done
         self.best_score = torch.where(better, score, self.best_score)
-        self._record(better, parents.gather(1, which.unsqueeze(1)))
+        index = parents.gather(1, which.unsqueeze(1)).unsqueeze(2).expand(-1, -1, length - 1)
+        self._record(better, self.history.gather(1, index).squeeze(1))
 
-    def _record(self, rows: Tensor, which: Tensor) -> None:
-        """Make the live hypothesis ``which`` ``(batch, 1)`` the best where ``rows`` is true.
+    def _record(self, rows: Tensor, tokens: Tensor) -> None:
+        """Make ``tokens`` ``(batch, length)`` the best hypothesis where ``rows`` is true.
 
-        Everywhere else its own is written again: to find the rows would wait for the device.
+        Everywhere else its own is written again: to find the rows would wait for the device. No
+        earlier one is longer, so the ends of sentence behind it are still there.
         """
-        length = self.history.size(2)
-        index = which.unsqueeze(2).expand(-1, -1, length)
-        tokens = self.history.gather(1, index).squeeze(1)
-        rows = rows.unsqueeze(1)
-        best = self.best_history[:, :length]
-        best.copy_(torch.where(rows, tokens, best))
-        self.best_history[:, length:].masked_fill_(rows, EOS_ID)
+        best = self.best_history[:, : tokens.size(1)]
+        torch.where(rows.unsqueeze(1), tokens, best, out=best)
 
     def end(self) -> None:
         """Mark the rows whose search ends; at the limit an unfinished hypothesis may win."""
         length, beam = self.history.size(2), self.scores.size(1)
-        best_possible = self.scores[:, 0] / length_penalty(self.limits, self.alpha)
-        at_limit = length >= self.limits
+        best_possible = self.scores[:, 0] / self.limit_penalties
         ended = (self.finished >= beam) | (self.best_score >= best_possible)
-        ended = (ended | at_limit) & ~self.done
-        self._record(ended & self.finished.eq(0), torch.zeros_like(self.limits).unsqueeze(1))
+        ended = (ended | (length >= self.limits)) & ~self.done
+        self._record(ended & self.finished.eq(0), self.history[:, 0])
         self.done |= ended
 
     def best(self, rows: Tensor) -> list[list[int]]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
 from transformer.errors import InputError
-from transformer.kernels.key_value_cache import KeyValueCache, in_memory_order
+from transformer.kernels.key_value_cache import KeyValueCache, in_aligned_rows, in_memory_order
 from transformer.model.encoder_decoder import (
     Transformer,
     additive_mask,
@@ -30,13 +30,14 @@ class IncrementalDecoder:
         self.position = 0
         self._model = model
         self._caches = [KeyValueCache() for _ in model.decoder]
-        self._memory_mask = padding_mask(src)
+        self._memory_mask = in_aligned_rows(padding_mask(src))
         memory = model.encode(src, self._memory_mask)
         self._memory = [
             _contiguous(*layer.cross_attention.keys_values(memory)) for layer in model.decoder
         ]
         # (batch, 1, beam, entries): 0 where a hypothesis descends from a cached entry, else -inf
         self._past_mask = self._memory_mask.new_empty(src.size(0), 1, 1, 0)
+        self._own_mask = self._past_mask
 
     def step(self, tokens: Tensor) -> Tensor:
         """Logits ``(batch, beam, vocab_size)`` after one more word-piece of each hypothesis.
@@ -47,10 +48,12 @@ class IncrementalDecoder:
         batch, beam = tokens.shape
         model = self._model
         states = model.embedding(tokens.reshape(-1, 1), self.position).view(batch, beam, -1)
+        if self.position == 0:
+            self._own_mask = additive_mask(~torch.eye(beam, dtype=torch.bool, device=tokens.device))
         # Each hypothesis descends from its parent's entries and from the one that it adds now.
-        own = additive_mask(~torch.eye(beam, dtype=torch.bool, device=tokens.device))
         past = self._past_mask.expand(-1, -1, beam, -1)
-        self._past_mask = torch.cat([past, own.expand(batch, 1, beam, beam)], dim=3)
+        own = self._own_mask.expand(batch, 1, beam, beam)
+        self._past_mask = in_aligned_rows(torch.cat([past, own], dim=3))
         self.position += 1
         for layer, cache, memory in zip(model.decoder, self._caches, self._memory, strict=True):
             projected = *memory, self._memory_mask
@@ -65,7 +68,7 @@ class IncrementalDecoder:
     def select_sentences(self, rows: Tensor) -> None:
         """Keep these sentences, given as indices into ``batch``."""
         self._memory = [_contiguous(key[rows], value[rows]) for key, value in self._memory]
-        self._memory_mask = self._memory_mask.index_select(0, rows)
+        self._memory_mask = in_aligned_rows(self._memory_mask.index_select(0, rows))
         self._past_mask = self._past_mask.index_select(0, rows)
         for cache in self._caches:
             cache.select(rows)

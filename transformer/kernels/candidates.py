@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer.config import BOS_ID, PAD_ID
@@ -51,5 +52,6 @@ def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     chosen = blocked.amax(-1).topk(count).indices
     held = blocked.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, _BLOCK))
     best, index = torch.cat([held.flatten(-2), values[..., end:]], dim=-1).topk(count)
-    within = chosen.gather(-1, (index // _BLOCK).clamp_(max=count - 1)) * _BLOCK + index % _BLOCK
-    return best, torch.where(index < count * _BLOCK, within, index - count * _BLOCK + end)
+    # The elements that follow the last block count as one more.
+    block = F.pad(chosen, (0, 1), value=blocks).gather(-1, index // _BLOCK)
+    return best, torch.add(index % _BLOCK, block, alpha=_BLOCK)

@@ -6,6 +6,7 @@ Plain form: ``torch.cat`` of everything appended, along the positions.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # Decoding steps that fit before the cache grows for the first time; then it doubles.
@@ -19,6 +20,14 @@ def in_memory_order(keys: Tensor) -> Tensor:
     kernels, which refuse anything else.
     """
     return keys.transpose(2, 3) if keys.device.type == "cpu" else keys
+
+
+def in_aligned_rows(mask: Tensor) -> Tensor:
+    """Rows that begin at multiples of 8 elements, or a GPU's fused kernel copies each layer's."""
+    missing = -mask.size(-1) % 8
+    if missing == 0 or mask.device.type == "cpu":
+        return mask
+    return F.pad(mask, (0, missing))[..., : mask.size(-1)]
 
 
 class KeyValueCache:
