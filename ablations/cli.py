@@ -16,7 +16,7 @@ from ablations.runs.options import AT_LEAST_ONE, Options, Places
 from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
-from ablations.table1 import paper
+from ablations.tables import table1 as paper
 from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants

@@ -19,11 +19,11 @@ from pathlib import Path
 from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_free
 from ablations.search.search import claim_search, load_search
 from ablations.search.trials import Trial, make_trial, ranked
-from ablations.table1.measurements import load_measurements
-from ablations.table1.paper import TITLE
 from ablations.tables.changes import Value, columns
+from ablations.tables.measurements import load_measurements
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
+from ablations.tables.table1 import TITLE
 from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged, verify_files
 from experiments.records.outputs import COLUMNS
 from experiments.records.ownership import check_configuration

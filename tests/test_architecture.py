@@ -128,16 +128,14 @@ ALLOWED = {
     # Declared: nothing below but names of files and configuration.
     "ablations.tables": _above("files"),
     "ablations.search": _above("files tables"),
-    "ablations.table1.paper": (),
-    "ablations.table1.measurements": _above("files table1.paper"),
     # Read.
-    "ablations.folder": _above("files tables search table1.paper table1.measurements"),
+    "ablations.folder": _above("files tables search"),
     # Carried out.
     "ablations.runs": _above("files tables search folder"),
     # Shown.
     "ablations.costs": _above("files tables folder runs.options"),
     "ablations.report": _above("files figures tables search folder runs.search_cells"),
-    "ablations.table1": _above("files folder report"),
+    "ablations.table1": _above("files tables folder report"),
     "ablations.status": _above("folder costs runs.lock"),
     "ablations.tracking": _above("files folder report"),
     "ablations.dashboard": _above("files figures tables search folder report status"),

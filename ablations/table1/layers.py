@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ablations.table1 import paper
-from ablations.table1.paper import HEAD_WIDTH, KERNEL
+from ablations.tables import table1 as paper
+from ablations.tables.table1 import HEAD_WIDTH, KERNEL
 
 
 def make_layer(name: str, d: int, device: torch.device | None = None) -> nn.Module:

@@ -16,15 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.folder import LayersFolder
 from ablations.report.layout import print_page
-from ablations.table1 import paper
 from ablations.table1.layers import Convolution, make_layer
-from ablations.table1.measurements import (
+from ablations.table1.report import write_layers_report
+from ablations.tables import table1 as paper
+from ablations.tables.measurements import (
     Measurements,
     Point,
     continue_measurements,
 )
-from ablations.table1.paper import NAMES, PATHS, STEP_LENGTHS
-from ablations.table1.report import write_layers_report
+from ablations.tables.table1 import NAMES, PATHS, STEP_LENGTHS
 from experiments.devices import default_device, device_name
 from experiments.records.ownership import lock_directory
 from experiments.records.provenance import commit

@@ -14,9 +14,9 @@ from ablations.files import CSV_FILE
 from ablations.folder import LayersFolder
 from ablations.report.layout import Column, Figure, Grid, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
-from ablations.table1 import paper
-from ablations.table1.measurements import COLUMNS, Measurements, Point, wanted_points
-from ablations.table1.paper import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS
+from ablations.tables import table1 as paper
+from ablations.tables.measurements import COLUMNS, Measurements, Point, wanted_points
+from ablations.tables.table1 import ATTENTION, LAYER_TYPES, NAMES, PROJECTED, RECURRENT, WIDTHS
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from transformer import formats

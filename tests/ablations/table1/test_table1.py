@@ -14,12 +14,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.cli import PROGRAM
 from ablations.folder import LayersFolder
-from ablations.table1 import measure, measurements, paper
+from ablations.table1 import measure
 from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
 from ablations.table1.measure import count_flops, memory, path_length, sequential_operations
-from ablations.table1.measurements import Measurements, load_measurements
-from ablations.table1.paper import NAMES, RECURRENT
 from ablations.table1.report import find_crossing, fit_exponent, write_layers_report
+from ablations.tables import measurements
+from ablations.tables import table1 as paper
+from ablations.tables.measurements import Measurements, load_measurements
+from ablations.tables.table1 import NAMES, RECURRENT
 
 RUN = "run table1 --device cpu --directory out"
 COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 from typing import Literal
 
 from ablations.files import LAYERS_FILE, check_free
-from ablations.table1.paper import LENGTHS, WIDTHS
+from ablations.tables.table1 import LENGTHS, WIDTHS
 from transformer.config import from_dict
 from transformer.errors import InputError
 from transformer.files import read_json, to_json, write_atomically
