@@ -63,7 +63,7 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
             print(f"warning: {text}")
         in_order = [name for name in cells.names if name in names]
         code = _carry_out(cells, in_order, executor, options, _report_table)
-    if options.log == "wandb" and len(TableFolder(root).left) != len(cells.names) - len(ended):
+    if options.log == "wandb" and len(cells.folder.left) != len(cells.names) - len(ended):
         track_table_run(root)
     return code
 
@@ -96,7 +96,7 @@ def run_search(
         print(search.describe_rungs())
         cells = SearchCells(root)
         code = _carry_out(cells, cells.names, executor, options, _report_search)
-        trials = SearchFolder(root).trials()
+        trials = cells.folder.trials()
         refuse_hopeless(search, trials)
         if confirm is None or code > 1:
             return code
