@@ -35,12 +35,27 @@ ALLOWED = {
     "transformer.progress": ("transformer.formats",),
     "transformer.kernels": ("transformer.config",),
     "transformer.model": ("transformer.config", "transformer.kernels"),
+    "transformer.data.text": ("transformer.errors",),
+    "transformer.parsing": (
+        "transformer.corpus",
+        "transformer.data.text",
+        "transformer.errors",
+        "transformer.files",
+        "transformer.progress",
+    ),
+    "transformer.parsing.constraint": (
+        "transformer.config",
+        "transformer.data.vocabulary",
+        "transformer.decoding",
+        "transformer.parsing",
+    ),
     "transformer.data": (
         "transformer.config",
         "transformer.corpus",
         "transformer.errors",
         "transformer.files",
         "transformer.formats",
+        "transformer.parsing",
         "transformer.progress",
     ),
     "transformer.initialisation": (),
@@ -349,7 +364,7 @@ LIGHT = [
     "transformer.config",
     "transformer.errors",
     "transformer.data.corpora.declared",
-    "transformer.data.corpora.treebanks",
+    "transformer.parsing.treebanks",
 ]
 
 

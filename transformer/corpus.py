@@ -51,7 +51,7 @@ class TextFile:
       sacreBLEU knows, such as ``sacrebleu:wmt14/full/en-de/source``
     - ``builtin:NAME/FILE`` for a text of an archive that comes with this package
     - ``treebank:SOURCE/SPLIT.SIDE`` for sentences or linearised trees of a treebank, see
-      ``transformer.data.corpora.treebanks.TreebankText``
+      ``transformer.parsing.treebanks.TreebankText``
 
     Files ending in .gz, .xz or .bz2 are decompressed on reading. ``sha256``, which a download
     requires, and ``bytes`` are of the file as stored. If ``location`` is an archive, ``member`` is

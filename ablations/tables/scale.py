@@ -13,8 +13,8 @@ from experiments.catalog import parsing
 from transformer.config import Config, DataConfig, TrainingConfig, fits, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
-from transformer.data.corpora.treebanks import PENN
 from transformer.errors import InputError
+from transformer.parsing.treebanks import PENN
 
 _PAPER_STEPS = TrainingConfig().max_steps
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")

@@ -11,7 +11,7 @@ from functools import partial
 from ablations.tables.scale import scale
 from ablations.tables.table import Table, row
 from experiments.catalog.parsing import ALL_SENTENCES, SHORT_SENTENCES, paper
-from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, PENN
+from transformer.parsing.treebanks import CRAFT, CRAFT_SHORT, PENN
 
 published = partial(row, published=True)
 

@@ -22,10 +22,10 @@ from experiments.attention.figure import (
 from experiments.evaluate.trained import load_trained
 from experiments.figures.render import DrawingError, to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
-from transformer.data.trees import escape
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 from transformer.files import check_output, write_atomically
+from transformer.parsing.trees import escape
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"

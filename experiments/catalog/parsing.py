@@ -15,8 +15,8 @@ from transformer.config import (
     override,
 )
 from transformer.corpus import Corpus
-from transformer.data.corpora.treebanks import CRAFT, CRAFT_SHORT, penn_treebank
 from transformer.errors import InputError
+from transformer.parsing.treebanks import CRAFT, CRAFT_SHORT, penn_treebank
 
 TREEBANK = "treebank:"
 

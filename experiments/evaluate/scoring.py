@@ -27,13 +27,13 @@ from experiments.records.result import Averaged, Parses, Result, score_line, sig
 from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
-from transformer.data.trees import delinearise
 from transformer.errors import InputError
 from transformer.evaluation.bleu import bleu, sentence_chrf, tokenised_bleu
 from transformer.evaluation.counts import count_parameters, training_flops
-from transformer.evaluation.parsing import evaluate_parses, most_frequent_label, right_branching
 from transformer.evaluation.perplexity import perplexity
 from transformer.files import check_output, write_atomically, write_json
+from transformer.parsing.evalb import evaluate_parses, most_frequent_label, right_branching
+from transformer.parsing.trees import delinearise
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 

@@ -17,20 +17,20 @@ from experiments.records.experiment import DecodingOptions, Experiment, load_exp
 from experiments.records.outputs import to_average
 from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
-from transformer.data.corpora.treebanks import leaves_of
 from transformer.data.fetch.texts import fetch
 from transformer.data.languages import language_of
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
 from transformer.data.text import MAX_LINE, arriving_lines, decode_line, read_aligned
-from transformer.data.trees import delinearise, escape, to_penn
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.evaluation.perplexity import translate
-from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
 from transformer.model.encoder_decoder import Transformer
+from transformer.parsing.constraint import Spelling, TreeConstraint
+from transformer.parsing.treebanks import leaves_of
+from transformer.parsing.trees import delinearise, escape, to_penn
 from transformer.pretrained import WEIGHTS_FILE, load_weights
 from transformer.training.checkpoints import average_weights, check_trainings
 from transformer.variant import build

@@ -17,7 +17,7 @@ RESULT_FILE = "result.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parses:
-    """How well a text was parsed, in per cent (:mod:`transformer.evaluation.parsing`).
+    """How well a text was parsed, in per cent (:mod:`transformer.parsing.evalb`).
 
     ``baseline_f1`` is that of right-branching trees.
     """

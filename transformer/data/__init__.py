@@ -2,6 +2,5 @@
 
 ``corpora`` declares texts, ``fetch`` gets them, ``prepare`` cleans and encodes them with a shared
 ``vocabulary`` into a folder (``prepared``) whose ``store`` is memory-mapped. ``buckets`` and
-``batches`` plan the batches, which the DataModule in ``module`` yields. ``trees`` are read from
-treebanks, and written as lines that a model learns like the sentences of a language.
+``batches`` plan the batches, which the DataModule in ``module`` yields.
 """

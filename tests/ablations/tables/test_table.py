@@ -27,8 +27,8 @@ from experiments.records.result import save_result
 from tests.ablations.samples import CORPUS, TINY, result
 from tests.samples import new_run
 from transformer.config import Config, config_fields, from_dict, override, to_dict
-from transformer.data.corpora.treebanks import TreebankText
 from transformer.errors import InputError
+from transformer.parsing.treebanks import TreebankText
 from transformer.variants.layers import GeluTransformer
 
 OWN_TABLE = """

@@ -22,11 +22,11 @@ from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj
 from tests.test_readme import snippet
 from transformer.config import override
-from transformer.data.corpora.treebanks import penn_treebank
 from transformer.data.prepare.prepare import prepare
-from transformer.data.trees import linearise, read_trees, words
 from transformer.errors import InputError
 from transformer.evaluation.perplexity import perplexity, translate
+from transformer.parsing.treebanks import penn_treebank
+from transformer.parsing.trees import linearise, read_trees, words
 
 CPU = torch.device("cpu")
 

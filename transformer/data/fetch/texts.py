@@ -7,7 +7,6 @@ import difflib
 import gzip
 import hashlib
 import html
-import json
 import lzma
 import os
 import re
@@ -19,12 +18,11 @@ from dataclasses import replace
 from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from sacrebleu.utils import get_available_testsets
 
 from transformer.corpus import TextFile
-from transformer.data.corpora.treebanks import SENTENCES, TreebankText
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
@@ -33,10 +31,10 @@ from transformer.data.fetch.cache import (
     write_once,
 )
 from transformer.data.fetch.download import cached_path, fetch_download
-from transformer.data.text import MAX_TEXT, read_text
-from transformer.data.trees import Leaves, linearise, read_trees, words
+from transformer.data.text import read_text
 from transformer.errors import InputError
 from transformer.files import expand_user
+from transformer.parsing.treebanks import TreebankText
 from transformer.progress import show_progress
 
 _CHUNK = 2**20
@@ -51,8 +49,6 @@ _PACKINGS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7z": lzma.open, b"]
 _BY_HEADERS = (OSError, RecursionError, ValueError)
 # Text shrinks to a fifth or a tenth; an archive that grows by more than this holds no text.
 _MOST_GROWTH = 100
-# Incremented when the same trees would give other lines.
-_TREES_FORMAT = 3
 
 # sacreBLEU itself sets no time-out.
 _TIMEOUT_SECONDS = 300
@@ -108,8 +104,7 @@ def _whole(file: TextFile) -> Path:
     if file.is_download:
         return fetch_download(file)
     if scheme == "treebank":
-        text = TreebankText.of(file.location)
-        return write_once(_trees_folder(text), partial(_write_trees, text)) / text.side
+        return _text_of_treebank(TreebankText.of(file.location))
     if scheme == "sacrebleu":
         return _text_of_test_set(file.location)
     path = expand_user(file.location)
@@ -241,38 +236,9 @@ def _fetch(name: str, pair: str, folder: Path) -> None:
     )
 
 
-def _trees_folder(text: TreebankText) -> Path:
-    """The folder in the cache for all sides of ``text``, named by the content of the trees."""
-    contents = [file.sha256 or sha256_of(Path(file.location)) for file in text.files()]
-    parts = [_TREES_FORMAT, text.split, text.max_words, contents]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return cache_directory() / "treebanks" / f"{Path(text.source).name}-{text.split}-{key}"
-
-
-def _write_trees(text: TreebankText, directory: Path) -> None:
-    """Make a directory of ``sentences``, ``XX`` and ``words``, each with a line for each tree."""
-    directory.mkdir()
+def _text_of_treebank(text: TreebankText) -> Path:
+    """A file with the lines of ``text``, in a folder of the cache for all sides of its split."""
     files = text.files()
-    lines: dict[str, list[str]] = {side: [] for side in (SENTENCES, *get_args(Leaves))}
-    with show_progress(f"{text.split} trees", len(files)) as update:
-        for number, file in enumerate(files, 1):
-            path = fetch(file)
-            for tree in read_trees(_content(path), str(path)):
-                sentence = words(tree)
-                if text.max_words is None or len(sentence) <= text.max_words:
-                    lines[SENTENCES].append(" ".join(sentence))
-                    for leaves in get_args(Leaves):
-                        lines[leaves].append(linearise(tree, leaves))
-            update(number)
-    for side, written in lines.items():
-        content = "".join(f"{line}\n" for line in written)
-        (directory / side).write_text(content, encoding="utf-8")
-
-
-def _content(path: Path) -> str:
-    if path.stat().st_size > MAX_TEXT:
-        raise InputError(f"{path} has more than {MAX_TEXT:,} bytes: split it")
-    try:
-        return path.read_text(encoding="utf-8-sig")  # a byte-order mark is no word
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    contents = [file.sha256 or sha256_of(Path(file.location)) for file in files]
+    folder = cache_directory() / "treebanks" / text.folder_name(contents)
+    return write_once(folder, lambda part: text.write(part, map(fetch, files))) / text.side

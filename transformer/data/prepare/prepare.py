@@ -40,7 +40,6 @@ from transformer.data.prepared import (
 )
 from transformer.data.store import MAX_PIECES, EncodedPairs, write_store
 from transformer.data.text import read_aligned
-from transformer.data.trees import BRACKETS, delinearise
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import BlockedError, InputError
 from transformer.files import (
@@ -53,6 +52,7 @@ from transformer.files import (
     write_json,
 )
 from transformer.formats import duration, size
+from transformer.parsing.trees import BRACKETS, delinearise
 from transformer.progress import show_activity
 
 # Fewer pairs take a minute at most.

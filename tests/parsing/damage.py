@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from transformer.data.trees import TOP, Tree
+from transformer.parsing.trees import TOP, Tree
 
 LABELS = ("S", "NP", "VP", "PP", "ADVP", "PRT", "SBAR")
 TAGS = ("NN", "DT", "VBZ", "IN", "JJ", "RB", ",", ".", ":", "``", "''")

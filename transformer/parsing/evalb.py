@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from transformer.data.trees import (
+from transformer.errors import InputError
+from transformer.parsing.trees import (
     MAX_DEPTH,
     PUNCTUATION,
     TOP,
@@ -17,7 +18,6 @@ from transformer.data.trees import (
     plain_label,
     words,
 )
-from transformer.errors import InputError
 
 # Labels that count as equal.
 _EQUAL = {"PRT": "ADVP"}

@@ -10,11 +10,16 @@ from random import Random
 
 import pytest
 
-from tests.evaluation.damage import random_tree
+from tests.parsing.damage import random_tree
 from tests.samples import write_wsj
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.corpus import Corpus, TextFile
-from transformer.data.corpora.treebanks import (
+from transformer.data.fetch.texts import fetch
+from transformer.data.prepare.prepare import prepare
+from transformer.data.text import read_text
+from transformer.errors import InputError
+from transformer.parsing import treebanks
+from transformer.parsing.treebanks import (
     CRAFT,
     CRAFT_SHORT,
     PENN,
@@ -22,11 +27,7 @@ from transformer.data.corpora.treebanks import (
     leaves_of,
     penn_treebank,
 )
-from transformer.data.fetch import texts
-from transformer.data.fetch.texts import fetch
-from transformer.data.prepare.prepare import prepare
-from transformer.data.text import read_text
-from transformer.data.trees import (
+from transformer.parsing.trees import (
     MAX_DEPTH,
     PUNCTUATION,
     TOP,
@@ -39,7 +40,6 @@ from transformer.data.trees import (
     to_penn,
     words,
 )
-from transformer.errors import InputError
 
 WSJ = """
 ( (S
@@ -150,7 +150,7 @@ def test_a_treebank_file_that_memory_should_not_hold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = penn_treebank(write_wsj(tmp_path / "wsj"))
-    monkeypatch.setattr(texts, "MAX_TEXT", 40)
+    monkeypatch.setattr(treebanks, "MAX_TEXT", 40)
     with pytest.raises(InputError, match=r"wsj_0200\.mrg has more than 40 bytes: split it"):
         fetch(corpus.train[0].source)
 

@@ -15,7 +15,13 @@ from torch import Tensor
 from tests.decoding.test_search import LivelyEmbedding, lively_model
 from tests.samples import TINY_MODEL
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
-from transformer.data.trees import (
+from transformer.data.vocabulary import Vocabulary, train_vocabulary
+from transformer.decoding.beams import length_penalty
+from transformer.decoding.search import beam_search
+from transformer.evaluation.perplexity import translate
+from transformer.model.encoder_decoder import Transformer
+from transformer.parsing.constraint import Spelling, TreeConstraint
+from transformer.parsing.trees import (
     BRACKETS,
     MAX_OPEN,
     Leaves,
@@ -25,12 +31,6 @@ from transformer.data.trees import (
     to_penn,
     words,
 )
-from transformer.data.vocabulary import Vocabulary, train_vocabulary
-from transformer.decoding.beams import length_penalty
-from transformer.decoding.search import beam_search
-from transformer.evaluation.perplexity import translate
-from transformer.evaluation.tree_constraint import Spelling, TreeConstraint
-from transformer.model.encoder_decoder import Transformer
 
 LINES = ["(S (NP a )NP (VP bed , )VP . )S XX", "a bad bead , ."]
 SENTENCE = "a bed"

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from tests.evaluation.damage import damaged, random_tree
-from transformer.data.trees import PUNCTUATION, Tree, leaves, read_trees, to_penn
+from tests.parsing.damage import damaged, random_tree
 from transformer.errors import InputError
-from transformer.evaluation.parsing import (
+from transformer.parsing.evalb import (
     BracketScores,
     evaluate_parses,
     most_frequent_label,
     right_branching,
 )
+from transformer.parsing.trees import PUNCTUATION, Tree, leaves, read_trees, to_penn
 
 # Reference, parse, and by hand: constituents that match, of the reference, of the parse.
 # Spans are over the words a b c …; TOP stands around each tree.

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from transformer.corpus import Corpus, ParallelText, TextFile
-from transformer.data.trees import Leaves
+from transformer.data.text import MAX_TEXT
 from transformer.errors import InputError
 from transformer.files import expand_user
+from transformer.parsing.trees import Leaves, linearise, read_trees, words
+from transformer.progress import show_progress
 
 Split = Literal["train", "valid", "test"]
 
 SENTENCES = "sentences"
+_SIDES = (SENTENCES, *get_args(Leaves))
 _LOCATION = re.compile(
     r"treebank:(?P<source>.+)/(?P<split>train|valid|test)(-(?P<max_words>\d+))?\.(?P<side>\w+)"
 )
+
+# Incremented when the same trees would give other lines.
+_FORMAT = 3
 
 _CRAFT = (
     "https://raw.githubusercontent.com/UCDenver-ccp/CRAFT/"
@@ -53,7 +62,7 @@ class TreebankText:
     def of(cls, location: str) -> TreebankText:
         """The text at a location."""
         match = _LOCATION.fullmatch(location)
-        if match is None or match["side"] not in (SENTENCES, *get_args(Leaves)):
+        if match is None or match["side"] not in _SIDES:
             raise InputError(
                 f"{location} is no text of a treebank: write treebank:SOURCE/SPLIT.SIDE, such as "
                 f"treebank:craft/train.{SENTENCES}"
@@ -77,6 +86,38 @@ class TreebankText:
             for section in _WSJ_SECTIONS[self.split]
             for path in _section(folder, section)
         ]
+
+    def folder_name(self, checksums: Sequence[str]) -> str:
+        """The name of a folder for all sides of this split, by the SHA-256 of each file."""
+        parts = [_FORMAT, self.split, self.max_words, checksums]
+        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return f"{Path(self.source).name}-{self.split}-{key}"
+
+    def write(self, directory: Path, files: Iterable[Path]) -> None:
+        """Make a directory with a text for each side, of a line for each tree in ``files``."""
+        directory.mkdir()
+        lines: dict[str, list[str]] = {side: [] for side in _SIDES}
+        with show_progress(f"{self.split} trees", len(self.files())) as update:
+            for number, path in enumerate(files, 1):
+                for tree in read_trees(_content(path), str(path)):
+                    sentence = words(tree)
+                    if self.max_words is None or len(sentence) <= self.max_words:
+                        lines[SENTENCES].append(" ".join(sentence))
+                        for leaves in get_args(Leaves):
+                            lines[leaves].append(linearise(tree, leaves))
+                update(number)
+        for side, written in lines.items():
+            content = "".join(f"{line}\n" for line in written)
+            (directory / side).write_text(content, encoding="utf-8")
+
+
+def _content(path: Path) -> str:
+    if path.stat().st_size > MAX_TEXT:
+        raise InputError(f"{path} has more than {MAX_TEXT:,} bytes: split it")
+    try:
+        return path.read_text(encoding="utf-8-sig")  # a byte-order mark is no word
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
 
 
 def _wsj(folder: Path) -> Path:

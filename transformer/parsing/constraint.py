@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from transformer.data.trees import MAX_OPEN, Leaves, leaf_forms
 from transformer.data.vocabulary import SPACE_SYMBOL, Vocabulary
 from transformer.decoding.beams import Beams
+from transformer.parsing.trees import MAX_OPEN, Leaves, leaf_forms
 
 
 class Spelling:
