@@ -124,7 +124,7 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
         "training.max_steps: 5400 -> 2",
         "training.schedule: 'linear' -> 'inverse_sqrt'",
         "training.clip_norm: 1.0 -> None",
-        "training.compile: False -> True",
+        "training.compile: None -> True",
         "training.checkpoint_every_minutes: None -> 10.0",
     ]
 

@@ -131,4 +131,5 @@ def test_a_wrong_file_is_refused_in_one_line(content: str, said: str, file: Path
 @pytest.mark.parametrize(("name", "row"), [("multi30k", "base"), ("multi30k_modern", "modern")])
 def test_multi30k_is_the_row_with_the_committed_result(name: str, row: str) -> None:
     found = override(find_experiment(name).config, threads=1, precision="fp32")
-    assert load_plan(RESULTS / "multi30k-modern").configs[row] == found
+    committed = load_plan(RESULTS / "multi30k-modern").configs[row]
+    assert committed.without_folders == found.without_folders
