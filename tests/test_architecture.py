@@ -188,6 +188,7 @@ DOORS = {
     "safetensors": {"transformer.pretrained"},
     "ctranslate2": {"experiments.export.conversion"},
     "babel": {"transformer.data.languages"},
+    "triton": {"transformer.kernels.sentence_attention_triton"},
 }
 
 

@@ -94,14 +94,16 @@ def test_a_side_without_tokens_is_no_error(queries: list[int], keys: list[int]) 
 
 
 @kinds
-def test_torch_finds_the_operators_as_they_say_they_are(causal: bool) -> None:
-    """Shapes, strides, no aliases, and gradients that a compiler can trace."""
-    rows = [x.detach().squeeze(0).transpose(0, 1) for x in operands(causal)]
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_torch_finds_the_operators_as_they_say_they_are(causal: bool, dtype: torch.dtype) -> None:
+    """Shapes, strides, dtypes, no aliases, and gradients that a compiler can trace."""
+    given = operands(causal, dtype=dtype)
+    rows = [x.detach().squeeze(0).transpose(0, 1).requires_grad_() for x in given]
+    torch.library.opcheck(kernel._attention, (*rows, *sentences(causal)))
     out, log_sums = kernel._attention(*rows, *sentences(causal))
-    differentiable = [x.requires_grad_() for x in rows]
-    torch.library.opcheck(kernel._attention, (*differentiable, *sentences(causal)))
-    rest = (*(x.detach() for x in rows), out, log_sums, *sentences(causal))
-    torch.library.opcheck(kernel._attention_gradient, (torch.randn_like(out), *rest))
+    assert out.requires_grad and not log_sums.requires_grad
+    kept = [x.detach() for x in (out, *rows, out, log_sums)]
+    torch.library.opcheck(kernel._attention_gradient, (*kept, *sentences(causal)))
 
 
 @kinds
@@ -179,16 +181,19 @@ def offline(command: str, cache: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @needs_triton
 def test_the_triton_kernels_interpreted_are_the_plain_form(tmp_path: Path) -> None:
     cases = offline("interpret", tmp_path)
     assert len(cases) == 10
     for case in cases:
         limit = 5e-7 if case["dtype"] == "float32" else 1e-3
-        assert len(case["distances"]) == 4 and max(case["distances"]) < limit, case
+        assert len(case["distances"]) == 5, case
+        assert all(distance < limit for distance in case["distances"]), case
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @needs_triton
 def test_the_triton_kernels_compiled_for_hopper_spill_nothing_and_fit_twice(tmp_path: Path) -> None:
     """Of each kernel, into the 65,536 registers and 227 KiB of a multiprocessor of an H100."""

@@ -24,8 +24,8 @@ from tests.kernels.packed import HEADS, random_heads, sentences_of
 from transformer.kernels import sentence_attention as plain
 from transformer.kernels import sentence_attention_triton as kernels
 
-# More than a tile and less, and none at all; the last tile is not full.
-QUERIES, KEYS = [5, 70, 1, 33, 0, 140, 20, 3], [9, 61, 2, 30, 4, 131, 0, 7]
+# Longer than tiles of 32 and 64 rows, shorter and none; a sentence begins on the last row of one.
+QUERIES, KEYS = [5, 26, 32, 1, 0, 140, 20, 33, 3], [9, 61, 2, 0, 4, 131, 0, 30, 7]
 # The interpreter multiplies no bf16, so fp16 shows that what is narrow is narrowed where it should.
 INTERPRETED = [
     (torch.float32, 8, 8),
@@ -38,7 +38,7 @@ COMPILED = [(torch.bfloat16, 16, 64), *((dtype, width, width) for dtype, width i
 
 
 def interpret() -> Iterator[dict[str, Any]]:
-    """How far values and gradients are from the plain form's in fp64, relative to their norm."""
+    """How far the results are from the plain form's in fp64, relative to their norm."""
     torch.manual_seed(0)
     kernels.TILES[torch.float16, 64] = kernels.TILES[torch.bfloat16, 64]
     for dtype, d_k, d_v in INTERPRETED:
@@ -60,9 +60,13 @@ def interpret() -> Iterator[dict[str, Any]]:
 def run(
     module: Any, gradient: Tensor, given: list[Tensor], sentences: plain.Sentences
 ) -> tuple[Tensor, ...]:
-    """Values, and the gradients of query, key and value."""
+    """Values, 1 over each query's sum, and the gradients of query, key and value."""
     out, log_sums = module.attend(*given, sentences)
-    return out, *module.differentiate(gradient, *given, out, log_sums, sentences)
+    return (
+        out,
+        (-log_sums).exp2(),
+        *module.differentiate(gradient, *given, out, log_sums, sentences),
+    )
 
 
 def case(dtype: torch.dtype, d_k: int, d_v: int) -> dict[str, Any]:
