@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
-from bench.common import Figures, Size, config_of, run, workload
-from bench.workload import Step, make_step, wait_for
-from transformer.data.batches import Batch
+from bench.common import Figures, Item, Size, config_of, run, workload
+from bench.workload import make_step, wait_for
 from transformer.kernels.threads import torch_threads
 from transformer.training.module import TransformerModule
 
 _LISTED = 12
 
 
-def profile(step: Step, batches: Sequence[Batch], device: torch.device) -> Figures:
+def profile(
+    step: Callable[[Item], object], batches: Sequence[Item], device: torch.device
+) -> Figures:
     """The longest operations in milliseconds a step; ``busy`` is the share of a step that all take.
 
     On a CPU the operations are those of one thread, the only one that the profiler sees.

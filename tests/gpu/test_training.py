@@ -76,6 +76,7 @@ def test_decoding_of_news(size: Size, device: torch.device, record_property: Rec
     record_property("first_seconds", first)
     record_property("seconds", statistics.median(times))
     record_property("mean_length", statistics.fmean(found))
+    record_all(record_property, profile(decode, [0], device))  # one step is the whole search
     assert len(found) == count
     assert statistics.fmean(found) == pytest.approx(statistics.fmean(map(len, sources)), rel=0.1)
 
