@@ -227,7 +227,8 @@ class Driver:
         reasons = {each.reason for each in self._refused.values()}
         if len(reasons) > 1 or len(rows) < min(_MOST_ALIKE, len(self._rows)) or self._any_trains():
             return
-        self._refuse(self._refusal_of([*self._refused]))
+        in_order = [name for name in self._cells.names if name in self._refused]
+        self._refuse(self._refusal_of(in_order))
         for each in self._refused:
             clear_failures(self._cells.root / each)
 
