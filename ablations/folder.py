@@ -148,7 +148,7 @@ class Folder(ABC):
     def _who(self, run: Run) -> Record:
         return {"row": run.row, "seed": run.seed}
 
-    def _settings(self, run: Run) -> Record:  # pyright: ignore[reportUnusedParameter]
+    def _settings(self, run: Run) -> Record:
         """What makes a run differ from others."""
         return {}
 

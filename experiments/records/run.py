@@ -230,12 +230,11 @@ def read_run(path: Path, name: str | None = None) -> Run:
 def _read_run(directory: Path, name: str) -> Run:
     result, pruned, problem = _read_end(directory)
     run = Run(name=name, directory=directory, result=result, pruned=pruned, problem=problem)
-    if pruned is not None and run.is_published:
+    if run.is_published and pruned is not None:
         return replace(run, state=RunState.PRUNED)
-    run = replace(run, attempt=read_attempt(directory))
-    if result is not None and run.is_published:
-        return replace(run, state=RunState.DONE)
-    run = replace(run, progress=read_progress(directory))
+    if run.is_published and result is not None:
+        return replace(run, state=RunState.DONE, attempt=read_attempt(directory))
+    run = replace(run, attempt=read_attempt(directory), progress=read_progress(directory))
     run = replace(run, state=_state(run))
     if run.state != RunState.RUNNING:
         return run
