@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from bench.common import Figures, Item, Size, config_of, run, workload
-from bench.workload import make_step, wait_for
+from bench.workload import make_step_of, wait_for
 from transformer.kernels.threads import torch_threads
-from transformer.training.module import TransformerModule
+from transformer.training.step_kinds import wanted_kind
 
 _LISTED = 12
 
@@ -57,9 +57,10 @@ def profile(
 
 
 def profile_training(size: Size, device: torch.device, turns: int) -> Figures:
-    """The longest operations of steps of training, in milliseconds a step."""
+    """The longest operations of steps as training takes them here, in milliseconds a step."""
     load = workload(device)
-    step = make_step(TransformerModule(config_of(size, load)).to(device))
+    config = config_of(size, load)
+    step = make_step_of(config, wanted_kind(config, device, is_whole=True), device)
     return profile(step, load.batches(turns, device), device)
 
 

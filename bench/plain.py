@@ -36,6 +36,8 @@ class PlainTransformer(nn.Module):
             config.dropout,
             batch_first=True,
         )
+        # Here, as a compiler cannot look into a filter that is set within a step.
+        warnings.filterwarnings("ignore", message=".*nested tensors is in prototype")
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Logits ``(batch, tgt, vocab_size)``."""
@@ -44,9 +46,7 @@ class PlainTransformer(nn.Module):
 
     def encode(self, src: Tensor, padding: Tensor) -> Tensor:
         """``(batch, src)`` to the memory ``(batch, src, d_model)``."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*nested tensors is in prototype")
-            return self.transformer.encoder(self._embed(src), src_key_padding_mask=padding)
+        return self.transformer.encoder(self._embed(src), src_key_padding_mask=padding)
 
     def decode(self, tgt: Tensor, memory: Tensor, padding: Tensor) -> Tensor:
         """``(batch, tgt)`` to states ``(batch, tgt, d_model)``."""
@@ -69,19 +69,28 @@ class PlainTransformer(nn.Module):
         return self.dropout(embedded + self.positions[: tokens.size(1)])
 
 
-def make_plain_step(config: Config, device: torch.device) -> Step:
-    """A function that trains a plain model with one batch, with autocast as in our own step."""
+def make_plain_step(config: Config, device: torch.device, compile: bool = False) -> Step:
+    """A function that trains a plain model with one batch, with autocast as in our own step.
+
+    Args:
+        compile: model and loss, for batches of any shape
+    """
     model = PlainTransformer(config.model).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
 
+    def loss_of(src: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(
+            model(src, inputs).flatten(0, 1),
+            targets.flatten(),
+            ignore_index=PAD_ID,
+            label_smoothing=config.training.label_smoothing,
+        )
+
+    compute = torch.compile(loss_of, dynamic=True) if compile else loss_of
+
     def step(batch: Batch) -> None:
         with autocast(config, device):
-            loss = F.cross_entropy(
-                model(batch.src, batch.tgt[:, :-1]).flatten(0, 1),
-                batch.tgt[:, 1:].flatten(),
-                ignore_index=PAD_ID,
-                label_smoothing=config.training.label_smoothing,
-            )
+            loss = compute(batch.src, batch.tgt[:, :-1], batch.tgt[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from transformer.config import EOS_ID
+from transformer.config import EOS_ID, Config, override
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.store import EncodedPairs, starts_of
 from transformer.training.module import TransformerModule
+from transformer.training.packing import PackedBatch
+from transformer.training.step_kinds import StepKind
+from transformer.training.whole_step import WholeStep
 
 Step = Callable[[Batch], None]
+# The kinds of steps, and packed ones with less: no graph, and no compiler either.
+Way = StepKind | Literal["packed, not captured", "packed, not compiled"]
 
 _LENGTHS = Path(__file__).parent / "lengths"
 _SEED = 1
@@ -70,6 +77,33 @@ def make_step(module: TransformerModule) -> Step:
         optimizer.step()
 
     return step
+
+
+def make_step_of(config: Config, way: Way, device: torch.device) -> Step:
+    """A function that trains a model of ``config`` in one way, without a Trainer.
+
+    Packing a batch, which training does beforehand, is done when it comes for the first time.
+    """
+    module = TransformerModule(override(config, compile=way == "compiled")).to(device)
+    if way in ("plain", "compiled"):
+        return make_step(module)
+    optimizer = module.train().configure_optimizers()["optimizer"]
+    whole = WholeStep(module.model, config, packs=way != "captured")
+    whole.begin(optimizer, captures=way in ("captured", "packed"))
+    prepared: dict[int, Batch | PackedBatch] = {}
+
+    def step(batch: Batch) -> None:
+        if batch.number not in prepared:
+            prepared[batch.number] = whole.prepare(batch.to("cpu")).to(device)
+        with uncompiled() if way == "packed, not compiled" else nullcontext():
+            whole(prepared[batch.number])
+
+    return step
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """A context in which functions that would be compiled run as they are."""
+    return torch.compiler.set_stance("force_eager")
 
 
 def wait_for(device: torch.device) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench import common, decode, train
 from bench.common import SIZES, Figures
 from bench.decode import measure_decoding
 from bench.driver import measure_driver
 from bench.kernels import profile_training
+from bench.mps import CONTROL, mps
 from bench.prepare import measure_preparation
 from bench.rows import time_rows
-from bench.train import measure_training
-from bench.workload import Workload
+from bench.train import Race, measure_training
+from bench.workload import Step, Way, Workload, make_step_of
 from tests.ablations.samples import SMALL_TABLE, TINY
 from tests.samples import number_pairs
 from transformer.config import ModelConfig
@@ -52,3 +56,42 @@ def test_each_script_measures_something(
     assert measure_preparation(source, target, 211, vocab_size=67)["pairs_per_second"] > 0
     measure_driver(runs=1, places=20, seconds=0.0)
     assert capsys.readouterr().out.startswith("20 runs at 20 places in ")
+
+
+def test_of_several_ways_one_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    monkeypatch.setattr(train, "workload", lambda _: CAPTIONS)
+    race = Race("tiny", torch.device("cpu"), 2)
+
+    def fail() -> Step:
+        raise ValueError("no such kernel\nat all")
+
+    race.enter("mine", fail)
+    ways: tuple[Way, ...] = ("plain", "captured", "packed, not compiled")
+    for way in ways:
+        race.enter(way, partial(make_step_of, race.config, way, torch.device("cpu")))
+    race.enter_rival(compile=False)
+    figures = race.run()
+    assert figures["failed"] == {"mine": "ValueError: no such kernel"}
+    assert [*figures["ms_per_step"]] == [
+        "plain", "captured", "packed, not compiled", "nn.Transformer"
+    ]  # fmt: skip
+    ratios = figures["times_as_fast_as_nn.Transformer"]
+    assert ratios["nn.Transformer"].median == 1.0
+
+
+def test_mps_runs_while_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    control = tmp_path / CONTROL
+    control.write_text(f'#!/bin/sh\necho "$* $CUDA_MPS_PIPE_DIRECTORY $(cat)" >> {log}\n', "utf-8")
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with mps() as environment:
+        folder = environment["CUDA_MPS_PIPE_DIRECTORY"]
+        assert Path(folder).is_dir()
+    assert [line.split() for line in log.read_text("utf-8").splitlines()] == [
+        ["-d", folder], [folder, "quit"]
+    ]  # fmt: skip
+    monkeypatch.setenv("PATH", "/nowhere")
+    with mps() as environment:
+        assert environment == os.environ

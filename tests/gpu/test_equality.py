@@ -1,23 +1,29 @@
-"""Loss, gradients and decoding of a device against fp32 on the CPU."""
+"""Loss, gradients and decoding of a device against a CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from ablations.tables.scales import SMALL
+from ablations.tables.table3 import TABLE
 from bench.common import Size, config_of
-from bench.workload import Workload
+from bench.workload import Workload, uncompiled
 from tests.kernels.packed import random_heads, sentences_of
 from transformer.config import Config, DecodingConfig, Precision, override
 from transformer.data.batches import Batch
 from transformer.decoding import decode_sentences
 from transformer.kernels.sentence_attention import Sentences, can_serve, sentence_attention
 from transformer.training.module import TransformerModule
+from transformer.training.packing import PackedBatch
+from transformer.training.whole_step import WholeStep
 
 Record = Callable[[str, object], None]
 
@@ -35,43 +41,78 @@ def small_config(size: Size, **changes: Any) -> Config:
     return override(config_of(size, LOAD), **{"num_layers": 2, "precision": "fp32", **changes})
 
 
-@pytest.mark.parametrize("precision", LIMITS)
-@pytest.mark.parametrize("row", ["base", "A-h1", "B-dk16", "E"])
-def test_loss_and_gradient(
-    row: str, precision: Precision, size: Size, device: torch.device, record_property: Record
+@pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: row.name)
+def test_loss_and_gradient(row: Any, device: torch.device, record_property: Record) -> None:
+    """Rows of Table 3 against fp64, padded and packed; on a GPU in the paper's widths."""
+    scale = replace(SMALL, divide_widths=1) if device.type == "cuda" else SMALL
+    config = override(TABLE.configure(row, scale), dropout=0.0, tokens_per_batch=500)
+    load = replace(LOAD, vocab_size=config.model.vocab_size, tokens_per_batch=500)
+    (batch,) = load.batches(1, CPU)
+    expected = _loss_and_gradient(config, batch, torch.float64)
+    for precision, limits in LIMITS.items():
+        other = override(config, precision=precision)
+        for packs in (False, True):
+            if packs and not can_serve(device, config.model.d_k, config.model.d_v):
+                continue
+            found = _loss_and_gradient(other, batch, device, packs=packs)
+            differences = [_distance(*pair) for pair in zip(found, expected, strict=True)]
+            name = f"{precision}_{'packed' if packs else 'padded'}_differs_by"
+            record_property(name, dict(zip(("loss", "gradient"), differences, strict=True)))
+            assert differences[0] <= limits[0] and differences[1] <= limits[1], name
+
+
+@pytest.mark.seconds(150)
+def test_compiled_loss_and_gradient(
+    size: Size, device: torch.device, record_property: Record
 ) -> None:
-    """Rows of Table 3 with every form of attention."""
-    width = config_of(size, LOAD).model.d_model
-    changes: dict[str, Any] = {
-        "base": {},
-        "A-h1": {"num_heads": 1, "d_k": width, "d_v": width},
-        "B-dk16": {"d_k": 16, "d_v": 32},
-        "E": {"positions": "learned"},
-    }[row]
+    """Of packed sentences, as training on one GPU computes them; with dropout, the same twice."""
+    config = small_config(size, num_layers=1, dropout=0.0, precision="bf16")
     (batch,) = LOAD.batches(1, CPU)
-    compare(small_config(size, dropout=0.0, **changes), precision, batch, device, record_property)
+    expected = _loss_and_gradient(config, batch, torch.float64)
+    with uncompiled() if device.type == "cpu" else nullcontext():
+        found = _of_packed(config, batch, device)()
+        differences = [_distance(*pair) for pair in zip(found, expected, strict=True)]
+        compute = _of_packed(override(config, dropout=0.1), batch, device)
+        twice: list[Tensor] = []
+        for _ in range(2):
+            torch.manual_seed(7)
+            twice.append(compute()[1])
+    record_property("loss_differs_by", differences[0])
+    record_property("gradient_differs_by", differences[1])
+    record_property("differs_the_second_time_by", _distance(twice[1], twice[0]))
+    assert differences[0] <= LIMITS["bf16"][0] and differences[1] <= LIMITS["bf16"][1]
+    assert torch.equal(*twice)
 
 
-def compare(
-    config: Config, precision: Precision, batch: Batch, device: torch.device, record: Record
-) -> None:
-    """Compare loss and gradient of a model in that precision with those in fp32 on the CPU."""
-    reference = TransformerModule(override(config, precision="fp32", compile=False))
-    module = TransformerModule(override(config, precision=precision)).to(device)
-    expected, expected_gradient = _loss_and_gradient(reference, batch)
-    loss, gradient = _loss_and_gradient(module, batch.to(device))
-    for_loss, for_gradient = LIMITS[precision]
-    differences = _distance(loss, expected), _distance(gradient, expected_gradient)
-    record("loss_differs_by", differences[0])
-    record("gradient_differs_by", differences[1])
-    assert differences[0] <= for_loss
-    assert differences[1] <= for_gradient
+def _loss_and_gradient(
+    config: Config, batch: Batch, where: torch.device | torch.dtype, packs: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The smoothed loss and its gradient, on a device or in a dtype on the CPU."""
+    if packs:
+        assert isinstance(where, torch.device)
+        with uncompiled():
+            return _of_packed(config, batch, where)()
+    if isinstance(where, torch.dtype):
+        config = override(config, precision="fp32")  # without autocast
+    module = TransformerModule(override(config, compile=False)).to(where)
+    return _with_gradient(module.loss(batch.to(module.device)), module)
 
 
-def _loss_and_gradient(module: TransformerModule, batch: Batch) -> tuple[Tensor, Tensor]:
-    smoothed, _ = module.training_loss(batch)
-    gradients = torch.autograd.grad(smoothed, list(module.parameters()))
-    return smoothed.detach().cpu(), torch.cat([g.flatten().double().cpu() for g in gradients])
+def _of_packed(
+    config: Config, batch: Batch, device: torch.device
+) -> Callable[[], tuple[Tensor, Tensor]]:
+    """Computes loss and gradient of the batch's sentences laid end to end."""
+    module = TransformerModule(config).to(device)
+    whole = WholeStep(module.model, config, packs=True)
+    packed = whole.prepare(batch)
+    assert isinstance(packed, PackedBatch)
+    inputs = packed.to(device).tensors
+    return lambda: _with_gradient(whole.sums(inputs), module)
+
+
+def _with_gradient(sums: tuple[Tensor, Tensor], module: TransformerModule) -> tuple[Tensor, Tensor]:
+    gradients = torch.autograd.grad(sums[0], list(module.parameters()))
+    return sums[0].detach().cpu(), torch.cat([g.flatten().double().cpu() for g in gradients])
 
 
 def _distance(found: Tensor, expected: Tensor) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,29 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ablations.tables.scales import SMALL
+from ablations.tables.table3 import TABLE
 from bench.common import Size
+from bench.workload import uncompiled
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.callbacks.metrics import quieten_lightning
 from tests.gpu.test_equality import CPU, LIMITS, LOAD, Record, small_config
+from transformer.config import Config, override
 from transformer.data.batches import Batch, FixedBatches
+from transformer.training import step_kinds, whole_step
 from transformer.training.checkpoints import average_weights
 from transformer.training.module import TransformerModule
 
-_STEPS, _SAVED_STEP = 4, 2
+_FEW_STEPS = 4
+# In which most shapes have come often enough to be captured.
+_STEPS = {"cuda": 220, "cpu": 10}
+_TOKENS = {"cuda": 1_000, "cpu": 300}  # of a batch
 # Differences of the weights, relative to what training has changed in them. Kernels that add in any
 # order cause small ones; other batches, dropout masks or moments of Adam cause ones of about 1.
 _LIMIT = 5e-2
 
 
-@pytest.mark.parametrize("deterministic", [True, False], ids=["deterministic", "as it trains"])
+@pytest.mark.parametrize("deterministic", [True, False], ids=["deterministic", "plain"])
 def test_a_resumed_training_ends_like_an_uninterrupted_one(
     deterministic: bool,
     size: Size,
@@ -38,16 +48,17 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(
     tmp_path: Path,
     record_property: Record,
 ) -> None:
-    """Bit for bit with deterministic kernels."""
-    batches, path = LOAD.batches(_STEPS, CPU), tmp_path / "half.ckpt"
+    """Operation by operation; bit for bit with deterministic kernels."""
+    batches, path = LOAD.batches(_FEW_STEPS, CPU), tmp_path / "half.ckpt"
+    config = small_config(size, precision="auto", compile=False)
     with _deterministic_kernels() if deterministic else nullcontext():
-        whole = train(size, device, batches, save=path)
+        whole = train(config, device, batches, save=path)
         others = {
-            "trained_twice": train(size, device, batches),
-            "resumed": train(size, device, batches, start=path),
+            "trained_twice": train(config, device, batches),
+            "resumed": train(config, device, batches, start=path),
         }
-        changed = train(size, device, [*batches[:2], *batches[:2]], start=path)
-    initial = _vector(TransformerModule(small_config(size)))
+        changed = train(config, device, [*batches[:2], *batches[:2]], start=path)
+    initial = _vector(TransformerModule(config))
 
     def difference(other: Tensor) -> float:
         return float((other - whole).norm() / (whole - initial).norm())
@@ -58,32 +69,71 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(
     assert all(difference(other) <= (0.0 if deterministic else _LIMIT) for other in others.values())
 
 
-def test_a_checkpoint_is_averaged_scored_and_resumed_without_a_gpu(
-    size: Size, device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.seconds(170)
+@pytest.mark.parametrize("kind", ["captured", "packed"])
+def test_captured_steps_are_the_launched_ones_and_resume_bit_for_bit(
+    kind: str,
+    device: torch.device,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Record,
 ) -> None:
-    batches, path = LOAD.batches(_STEPS, CPU), tmp_path / "half.ckpt"
-    train(size, device, batches, save=path)
+    """The base row of ``small``; a CPU calls what is captured."""
+    config, tokens = TABLE.configure(TABLE.rows[0], SMALL), _TOKENS[device.type]
+    config = override(config, compile=True if kind == "packed" else None, tokens_per_batch=tokens)
+    load, path = replace(LOAD, tokens_per_batch=tokens), tmp_path / "half.ckpt"
+    batches = load.batches(_STEPS[device.type], CPU)
+    if device.type == "cpu":
+        for module in (step_kinds, whole_step):
+            monkeypatch.setattr(module, "can_capture", lambda device: True)
+    with uncompiled() if device.type == "cpu" else nullcontext():
+        began = time.perf_counter()
+        whole = train(config, device, batches, save=path, kind=kind)
+        resumed_at = time.perf_counter()
+        resumed = train(config, device, batches, start=path, kind=kind)
+        monkeypatch.setattr(whole_step, "_may_capture", lambda step, kind: False)
+        launched_at = time.perf_counter()
+        launched = train(config, device, batches, kind=kind)
+    record_property("captured_seconds", resumed_at - began)
+    record_property("resumed_seconds", launched_at - resumed_at)
+    record_property("launched_seconds", time.perf_counter() - launched_at)
+    differences = {
+        "launched_differs_by": float((launched - whole).norm() / whole.norm()),
+        "resumed_differs_by": float((resumed - whole).norm() / whole.norm()),
+    }
+    for name, difference in differences.items():
+        record_property(name, difference)
+    assert differences == {"launched_differs_by": 0.0, "resumed_differs_by": 0.0}
+
+
+def test_a_checkpoint_is_averaged_scored_and_resumed_without_a_gpu(
+    device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of captured steps, on a GPU."""
+    config = TABLE.configure(TABLE.rows[0], SMALL)
+    batches, path = LOAD.batches(_FEW_STEPS, CPU), tmp_path / "half.ckpt"
+    train(config, device, batches, save=path)
     weights: dict[str, Tensor] = torch.load(path, weights_only=True)["state_dict"]
     assert {weight.device.type for weight in weights.values()} == {device.type}
-    module = TransformerModule(small_config(size)).to(device).eval()
+    module = TransformerModule(config).to(device).eval()
     module.load_state_dict(weights)
     with torch.no_grad():
         loss = float(module.loss(batches[0].to(device))[0])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        gpus, found = process.submit(open_on_cpu, path, size).result()
+        gpus, found = process.submit(open_on_cpu, path, config).result()
     assert gpus == 0
     assert found == pytest.approx(loss, rel=LIMITS["fp32"][0])
 
 
-def open_on_cpu(path: Path, size: Size) -> tuple[int, float]:
+def open_on_cpu(path: Path, config: Config) -> tuple[int, float]:
     """Average, score and resume a checkpoint; the GPUs that this process sees, and the loss."""
-    batches = LOAD.batches(_STEPS, CPU)
-    module = TransformerModule(small_config(size)).eval()
+    batches = LOAD.batches(_FEW_STEPS, CPU)
+    module = TransformerModule(config).eval()
     module.model.load_state_dict(average_weights([path]))
     with torch.no_grad():
         loss = float(module.loss(batches[0])[0])
-    train(size, CPU, batches, start=path)
+    train(config, CPU, batches, start=path)
     return torch.cuda.device_count(), loss
 
 
@@ -99,33 +149,36 @@ def _deterministic_kernels() -> Generator[None]:
 
 
 def train(
-    size: Size,
+    config: Config,
     device: torch.device,
     batches: Sequence[Batch],
     *,
     start: Path | None = None,
     save: Path | None = None,
+    kind: str | None = None,
 ) -> Tensor:
     """Train with Lightning's Trainer, dropout included, and return all weights in one vector.
 
     Args:
-        size: of the model
-        device: to train on, in its own precision
+        config: of the model, in the device's own precision
+        device: to train on
         batches: one for each step
-        start: a checkpoint to continue from
+        start: a checkpoint of half of them to continue from
         save: where a checkpoint is written halfway, while the weights are on the device
+        kind: the expected one of the steps
     """
     quieten_lightning()
-    module = TransformerModule(small_config(size, precision="auto"))
+    module = TransformerModule(config)
+    half = len(batches) // 2
     loader = _Remaining(batches)
-    loader.first = 0 if start is None else _SAVED_STEP
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that some kernels have no deterministic form
+    loader.first = 0 if start is None else half
+    with warnings.catch_warnings(record=True) as warned:  # also that kernels are not deterministic
+        warnings.simplefilter("always")
         trainer = lightning.Trainer(
             accelerator="gpu" if device.type == "cuda" else "cpu",
             devices=1,
             max_steps=len(batches),
-            callbacks=[] if save is None else [_SaveHalfway(save)],
+            callbacks=[] if save is None else [_Save(half, save)],
             plugins=[AtomicCheckpointIO()],
             logger=False,
             enable_checkpointing=False,
@@ -134,6 +187,8 @@ def train(
         )
         trainer.fit(module, loader, ckpt_path=start)
     assert trainer.global_step == len(batches)
+    reasons = [str(each.message) for each in warned if "steps are" in str(each.message)]
+    assert kind is None or (module.step_kind, reasons) == (kind, [])
     return _vector(module)
 
 
@@ -141,13 +196,13 @@ def _vector(module: TransformerModule) -> Tensor:
     return torch.cat([p.detach().cpu().flatten() for p in module.parameters()])
 
 
-class _SaveHalfway(lightning.Callback):
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class _Save(lightning.Callback):
+    def __init__(self, step: int, path: Path) -> None:
+        self._step, self._path = step, path
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         del args, kwargs
-        if trainer.global_step == _SAVED_STEP:
+        if trainer.global_step == self._step:
             trainer.save_checkpoint(self._path)
 
 
