@@ -185,6 +185,11 @@ class Corpus:
         )
 
     @property
+    def measure(self) -> str:
+        """The score of what is written for its text: ``bleu``, or ``f1`` of trees."""
+        return "f1" if self.task == "parsing" else "bleu"
+
+    @property
     def splits(self) -> dict[str, tuple[ParallelText, ...]]:
         """The texts of each split by name; ``test`` may be missing."""
         splits = {"train": self.train, "valid": (self.valid,)}

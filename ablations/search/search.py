@@ -83,7 +83,7 @@ class Search(SearchOptions):
     @property
     def measures(self) -> tuple[str, str]:
         """The scores of its trials, which are compared by the first."""
-        return "perplexity", "f1" if self.base.data.corpus.task == "parsing" else "bleu"
+        return "perplexity", self.base.data.corpus.measure
 
     @property
     def rungs(self) -> tuple[int, ...]:

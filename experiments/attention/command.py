@@ -25,7 +25,6 @@ from experiments.records.experiment import load_experiment
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
 from transformer.files import check_output, write_atomically
-from transformer.parsing.trees import escape
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -56,7 +55,7 @@ def show_attention(
     pieces = attend(
         trained.model,
         trained.vocabulary,
-        escape(sentence) if trained.is_parser else sentence,
+        trained.as_source(sentence),
         trained.experiment.config.decoding,
         translation=translation,
         constrain=trained.constrain,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,17 +23,15 @@ from experiments.records.experiment import DecodingOptions, Experiment, load_exp
 from experiments.records.outputs import Sample, hypotheses_path, samples_path, to_average
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
-from experiments.records.result import Averaged, Parses, Result, score_line, signature_lines
+from experiments.records.result import Averaged, Result, score_line, signature_lines
 from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu, sentence_chrf, tokenised_bleu
+from transformer.evaluation.bleu import sentence_chrf
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.perplexity import perplexity
 from transformer.files import check_output, write_atomically, write_json
-from transformer.parsing.evalb import evaluate_parses, most_frequent_label, right_branching
-from transformer.parsing.trees import delinearise
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
@@ -157,36 +155,9 @@ def score(
     if hypotheses_file is not None:
         write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = perplexity(trained.model, trained.vocabulary, source, reference)
-    figures: dict[str, Any] = {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
-    signatures: dict[str, str] = {}
-    if trained.is_parser:
-        figures["parses"] = score_parses(source, reference, hypotheses)
-    else:
-        language = trained.experiment.config.data.corpus.target_language
-        for name, result in (
-            ("bleu", bleu(hypotheses, reference, language)),
-            ("tokenised_bleu", tokenised_bleu(hypotheses, reference, language)),
-        ):
-            figures[name], signatures[f"{name}_signature"] = result.score, result.signature
+    figures, signatures = trained.score(text, hypotheses)
+    figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
     return Scores(translations=hypotheses, figures=figures, signatures=signatures)
-
-
-def score_parses(
-    sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
-) -> Parses:
-    """Score a model's ``lines`` for ``sentences`` against linearised ``references``.
-
-    The baseline is right-branching, with the most frequent label of the references. A sentence that
-    was too long, whose line is empty, is left out, as it is of the perplexity.
-    """
-    texts = zip(sentences, references, lines, strict=True)
-    parsed = [(x.split(), gold, line) for x, gold, line in texts if line or not x]
-    words = [x for x, _, _ in parsed]
-    gold = [delinearise(tree, x) for x, tree, _ in parsed]
-    found = [delinearise(line, x) for x, _, line in parsed]
-    label = most_frequent_label(gold)
-    baseline = evaluate_parses(gold, [right_branching(x, label) for x in words])
-    return Parses(baseline_f1=baseline.f1, **asdict(evaluate_parses(gold, found)))
 
 
 def write_samples(path: Path, text: Text, translations: list[str]) -> None:

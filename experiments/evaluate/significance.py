@@ -71,7 +71,7 @@ def compare_runs(first: Path, second: Path, split: str) -> Significance:
 
     for run in (first, second):
         check_unchanged(run)
-        if load_experiment(run).config.data.corpus.task == "parsing":
+        if load_experiment(run).config.data.corpus.measure != "bleu":
             raise InputError(f"{run} is of a parser, and BLEU is of translations: evaluate has F1")
         if not (path := hypotheses_path(run, split)).is_file():
             raise InputError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 
@@ -15,6 +15,7 @@ from experiments.devices import default_device
 from experiments.records.data import run_vocabulary
 from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
 from experiments.records.outputs import to_average
+from experiments.records.result import Parses
 from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.fetch.texts import fetch
@@ -26,9 +27,11 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
+from transformer.evaluation.bleu import bleu, tokenised_bleu
 from transformer.evaluation.perplexity import translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.parsing.constraint import Spelling, TreeConstraint
+from transformer.parsing.evalb import evaluate_lines
 from transformer.parsing.treebanks import leaves_of
 from transformer.parsing.trees import delinearise, escape, to_penn
 from transformer.pretrained import WEIGHTS_FILE, load_weights
@@ -54,17 +57,28 @@ class TrainedModel:
     averaged: int = 1
 
     @property
-    def is_parser(self) -> bool:
-        """Whether it writes trees, not translations."""
-        return self.experiment.config.data.corpus.task == "parsing"
-
-    @property
     def constrain(self) -> Callable[[Sequence[str]], Constraint] | None:
-        """What a search may write for lines: a parser nothing but trees over their words."""
-        if not self.is_parser:
-            return None
-        spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
-        return partial(TreeConstraint, spelling, device=self.model.embedding.weight.device)
+        """What a search may write for lines; None if anything."""
+        return None
+
+    def as_source(self, line: str) -> str:
+        """A user's line as the source sentences of the corpus are written."""
+        return line
+
+    def as_shown(self, found: str, line: str) -> str:
+        """What was decoded for the source ``line``, as a user reads it."""
+        del line
+        return found
+
+    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The figures of ``hypotheses`` by field of a :class:`Result`, and their signatures."""
+        language, reference = self.experiment.config.data.corpus.target_language, text[1]
+        scores = {
+            "bleu": bleu(hypotheses, reference, language),
+            "tokenised_bleu": tokenised_bleu(hypotheses, reference, language),
+        }
+        signatures = {f"{name}_signature": found.signature for name, found in scores.items()}
+        return {name: found.score for name, found in scores.items()}, signatures
 
     def decode(
         self,
@@ -88,6 +102,37 @@ class TrainedModel:
             on_progress=on_progress,
             first_line=first_line,
         )
+
+
+class TrainedParser(TrainedModel):
+    """A trained model that writes trees: how it differs from one that writes translations."""
+
+    @property
+    def constrain(self) -> Callable[[Sequence[str]], Constraint]:
+        """A search may write nothing but trees over the words of the lines."""
+        spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
+        return partial(TreeConstraint, spelling, device=self.model.embedding.weight.device)
+
+    def as_source(self, line: str) -> str:
+        """A line with its brackets as treebanks write them."""
+        return escape(line)
+
+    def as_shown(self, found: str, line: str) -> str:
+        """The tree in brackets; nothing for a sentence that is too long."""
+        return to_penn(delinearise(found, line.split())) if found or not line else found
+
+    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The figures of EVALB, which has no signature."""
+        found, baseline = evaluate_lines(*text, hypotheses)
+        return {"parses": Parses(baseline_f1=baseline.f1, **asdict(found))}, {}
+
+
+def _trained(
+    experiment: Experiment, model: Transformer, vocabulary: Vocabulary, averaged: int = 1
+) -> TrainedModel:
+    is_parser = experiment.config.data.corpus.task == "parsing"
+    kind = TrainedParser if is_parser else TrainedModel
+    return kind(experiment, model, vocabulary, averaged)
 
 
 def load_trained(
@@ -117,7 +162,7 @@ def load_trained(
         if average is not None:
             raise InputError(f"{directory} is an export and holds no checkpoints to average")
         model = load_weights(experiment.config.model, directory).to(device)
-        return TrainedModel(experiment, model, run_vocabulary(directory))
+        return _trained(experiment, model, run_vocabulary(directory))
     checkpoints = choose_checkpoints(experiment, directory, average)
     try:
         return load_average(experiment, checkpoints, run_vocabulary(directory), device)
@@ -152,7 +197,7 @@ def load_average(
     model.to(device).eval()
     if experiment.config.model.model is not None:
         check_cache(model)
-    return TrainedModel(experiment, model, vocabulary, len(checkpoints))
+    return _trained(experiment, model, vocabulary, len(checkpoints))
 
 
 def translate_stream(
@@ -171,14 +216,10 @@ def translate_stream(
 
 
 def _translate(trained: TrainedModel, read: Sequence[str | None], first_line: int) -> Iterator[str]:
-    read = [line and escape(line) for line in read] if trained.is_parser else read
-    lines = [line or "" for line in read]
-    for line, found in zip(read, trained.decode(lines, first_line=first_line), strict=True):
-        # A sentence that is too long gets no tree, an empty one gets the empty tree.
-        if trained.is_parser and line is not None and (found or not line):
-            yield to_penn(delinearise(found, line.split()))
-        else:
-            yield found
+    lines = [trained.as_source(line or "") for line in read]
+    decoded = trained.decode(lines, first_line=first_line)
+    for as_read, line, found in zip(read, lines, decoded, strict=True):
+        yield "" if as_read is None else trained.as_shown(found, line)
 
 
 def _read_line(number: int, line: bytes) -> str | None:

@@ -10,6 +10,7 @@ from tests.parsing.damage import damaged, random_tree
 from transformer.errors import InputError
 from transformer.parsing.evalb import (
     BracketScores,
+    evaluate_lines,
     evaluate_parses,
     most_frequent_label,
     right_branching,
@@ -124,3 +125,22 @@ def test_the_trivial_parse_branches_to_the_right() -> None:
 def test_the_most_frequent_label() -> None:
     trees = [read("(S (NP (N a)) (VP (V b) (NP (N c))))"), read("(S (PRN (: :)) (PRN (, ,)))")]
     assert most_frequent_label(trees) == "NP"
+
+
+SENTENCES = ["The cat sleeps .", "It eats fish ."]
+TREES = ["(S (NP XX XX )NP (VP XX )VP . )S", "(S (NP XX )NP (VP XX (NP XX )NP )VP . )S"]
+
+
+def test_perfect_lines_score_100_and_the_baseline_less() -> None:
+    found, baseline = evaluate_lines(SENTENCES, TREES, TREES)
+    assert (found.f1, found.exact_match, found.sentences) == (100, 100, 2)
+    assert 0 < baseline.f1 < 60
+    spelt = [
+        "(S (NP The cat )NP (VP sleeps )VP . )S",
+        "(S (NP It )NP (VP eats (NP fish )NP )VP . )S",
+    ]
+    assert evaluate_lines(SENTENCES, spelt, spelt) == (found, baseline)
+    one, _ = evaluate_lines(
+        SENTENCES, TREES, ["", TREES[1]]
+    )  # the first was too long for the model
+    assert (one.f1, one.sentences) == (100, 1)

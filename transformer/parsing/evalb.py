@@ -14,6 +14,7 @@ from transformer.parsing.trees import (
     TOP,
     WORD,
     Tree,
+    delinearise,
     leaves,
     plain_label,
     words,
@@ -65,6 +66,23 @@ def evaluate_parses(gold: Sequence[Tree], found: Sequence[Tree]) -> BracketScore
         f1=_percent(2 * matched, of_gold + of_found),
         exact_match=_percent(exact, len(compared)),
     )
+
+
+def evaluate_lines(
+    sentences: Sequence[str], references: Sequence[str], lines: Sequence[str]
+) -> tuple[BracketScores, BracketScores]:
+    """The scores of a model's ``lines`` for ``sentences``, against linearised ``references``, and
+    those of the baseline: right-branching, with the most frequent label of the references.
+
+    A sentence that was too long, whose line is empty, is left out, as it is of the perplexity.
+    """
+    texts = zip(sentences, references, lines, strict=True)
+    parsed = [(x.split(), gold, line) for x, gold, line in texts if line or not x]
+    gold = [delinearise(tree, x) for x, tree, _ in parsed]
+    found = [delinearise(line, x) for x, _, line in parsed]
+    label = most_frequent_label(gold)
+    baseline = [right_branching(x, label) for x, _, _ in parsed]
+    return evaluate_parses(gold, found), evaluate_parses(gold, baseline)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -192,3 +192,12 @@ def delinearise(line: str, words: Sequence[str]) -> Tree:
     if len(stack) > 1 or next(rest, None) is not None:
         raise InputError(f"a tree ends before its {len(words)} words and brackets do: {line}")
     return Tree(TOP, tuple(stack[0][1]))
+
+
+def check_lines(sentences: Sequence[str], lines: Sequence[str], name: str) -> None:
+    """Check that the ``lines`` of the file ``name`` are trees over the words of ``sentences``."""
+    for number, (sentence, line) in enumerate(zip(sentences, lines, strict=True), 1):
+        try:
+            delinearise(line, sentence.split())
+        except InputError as error:
+            raise InputError(f"{name}, line {number}: {error}") from error

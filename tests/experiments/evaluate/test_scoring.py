@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.evaluate.scoring import score_parses
 from experiments.evaluate.trained import load_trained, text_of_split, translate_stream
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
@@ -167,23 +166,6 @@ def test_the_documented_lines_load_a_run_in_python(
     code = snippet("load_trained").replace("runs/multi30k-seed1", str(finished))
     exec(code.replace("A dog runs.", "one two"), {})
     assert capsys.readouterr().out == f"{_translate(finished, b'one two')}\n"
-
-
-SENTENCES = ["The cat sleeps .", "It eats fish ."]
-TREES = ["(S (NP XX XX )NP (VP XX )VP . )S", "(S (NP XX )NP (VP XX (NP XX )NP )VP . )S"]
-
-
-def test_perfect_lines_score_100_and_the_baseline_less() -> None:
-    found = score_parses(SENTENCES, TREES, TREES)
-    assert (found.f1, found.exact_match, found.sentences) == (100, 100, 2)
-    assert 0 < found.baseline_f1 < 60
-    spelt = [
-        "(S (NP The cat )NP (VP sleeps )VP . )S",
-        "(S (NP It )NP (VP eats (NP fish )NP )VP . )S",
-    ]
-    assert score_parses(SENTENCES, spelt, spelt) == found
-    one = score_parses(SENTENCES, TREES, ["", TREES[1]])  # the first was too long for the model
-    assert (one.f1, one.sentences) == (100, 1)
 
 
 @pytest.fixture(scope="module")

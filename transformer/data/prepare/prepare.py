@@ -52,7 +52,7 @@ from transformer.files import (
     write_json,
 )
 from transformer.formats import duration, size
-from transformer.parsing.trees import BRACKETS, delinearise
+from transformer.parsing.trees import BRACKETS, check_lines
 from transformer.progress import show_activity
 
 # Fewer pairs take a minute at most.
@@ -209,12 +209,8 @@ def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
     """Check that the text to score is aligned, and its trees are over the words of their lines."""
     for text in filter(None, (corpus.valid, corpus.test)):
         lines = read_aligned(paths[text.source], paths[text.target])
-        pairs = zip(*lines, strict=True) if corpus.task == "parsing" else ()
-        for number, (words, tree) in enumerate(pairs, 1):
-            try:
-                delinearise(tree, words.split())
-            except InputError as error:
-                raise InputError(f"{text.target.name}, line {number}: {error}") from error
+        if corpus.task == "parsing":
+            check_lines(*lines, text.target.name)
 
 
 def _announce(corpus: Corpus) -> None:
