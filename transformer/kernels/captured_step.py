@@ -129,9 +129,10 @@ class CapturedStep:
         numbers.
         """
         groups = self._optimizer.param_groups
+        is_capturing = self._pool is not None and torch.cuda.is_current_stream_capturing()
         before = [(group["lr"], group["capturable"]) for group in groups]
         for group, rate in zip(groups, self._rates, strict=True):
-            group["lr"], group["capturable"] = rate, self._device.type == "cuda"
+            group["lr"], group["capturable"] = rate, is_capturing  # else Adam would warn
         try:
             yield
         finally:

@@ -101,7 +101,7 @@ def check_packing(model: Transformer) -> None:
     with torch.no_grad(), evaluating(copy), torch.autocast(device.type, enabled=False):
         for weight in copy.parameters():
             noise = torch.randn(weight.shape, device=device, generator=generator)
-            weight += noise * 0.1
+            weight += noise * 0.02
         batch = small_batch(config.vocab_size)
         moved = batch.to(device)
         is_real = moved.tgt[:, 1:].ne(PAD_ID)

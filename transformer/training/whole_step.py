@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -40,8 +41,9 @@ class WholeStep:
         self._model, self._config, self._packs = model, config, packs
         self._room = room(config.data.tokens_per_batch)
         self._longest = config.data.max_length + 1  # word-pieces, and the end
-        # Of one shape, so nothing is compiled twice; a break in the graph is an error.
-        self._packed_sums = torch.compile(self._sums_of_packed, dynamic=False, fullgraph=True)
+        self._packed_sums: Callable[..., tuple[Tensor, Tensor]] = self._sums_of_packed
+        if packs:  # of one shape, so nothing is compiled twice; a break in the graph is an error
+            self._packed_sums = torch.compile(self._sums_of_packed, dynamic=False, fullgraph=True)
         self._step: CapturedStep | None = None
 
     def try_out(self) -> None:
