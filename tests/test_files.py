@@ -79,7 +79,7 @@ def test_json_is_written_in_one_place():
         and isinstance(node.value, ast.Name) and node.value.id == "json"
     }  # fmt: skip
     assert users == {
-        "transformer/config.py", "transformer/data/fetch/texts.py", "transformer/data/prepared.py",
+        "transformer/config.py", "transformer/parsing/treebanks.py", "transformer/data/prepared.py",
         "transformer/data/prepare/prepare.py", "transformer/files.py", "transformer/variant.py",
     }  # fmt: skip
 
