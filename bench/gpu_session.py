@@ -1,0 +1,306 @@
+"""Work through a plan of commands on a GPU that is there for some minutes at a time.
+
+Each call ends by itself in time. What it has finished, and the newest checkpoints of what it has
+not, are one archive that the next call starts from, on this machine or a fresh one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablations.runs.options import count_cores, gpus
+from bench.mps import mps
+from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, load_experiment
+from experiments.records.outputs import is_regular, step_checkpoints
+from experiments.records.result import RESULT_FILE
+from transformer.config import TrainingConfig
+from transformer.errors import InputError
+from transformer.files import load_file
+
+ROOT = Path(__file__).parents[1]
+_TESTS = ROOT / "tests" / "gpu"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """A command of ``python -m``, which continues where it was when it is given again.
+
+    Attributes:
+        name: of its results in the folder of the work
+        words: ``{results}`` stands for the path of its results, ``{minutes}`` for what is left
+        is_table: whether it drives runs, which share each GPU, as many as there are cores for it;
+            a stage that is none begins anew at each call
+    """
+
+    name: str
+    words: tuple[str, ...]
+    is_table: bool = True
+
+
+def table(name: str, words: str) -> Stage:
+    """The runs of a table by the words after ``ablations run``, without a tracker."""
+    command = ("ablations", "run", *shlex.split(words), "--log", "none", "--directory", "{results}")
+    return Stage(name=name, words=command)
+
+
+def tests_of_the_gpu(name: str) -> Stage:
+    """The measuring call; what it has passed before is not run again."""
+    where = ("-p", "no:cacheprovider", "-c", str(_TESTS / "pytest.ini"), str(_TESTS))
+    options = ("--results", "{results}", "--minutes", "{minutes}")
+    return Stage(name=name, words=("pytest", *where, *options), is_table=False)
+
+
+_FOUR_LAYERS, _NEWS = (
+    shlex.quote(str(ROOT / "bench" / "tables" / name))
+    for name in ("table4_four_layers.py", "table3_news.py")
+)
+# What is worth most comes first.
+STAGES = (
+    tests_of_the_gpu("gpu.jsonl"),
+    table("table3-small-fp32", "table3 --scale small --seeds 1-10 --precision fp32"),
+    table("table4-four-layers", f"{_FOUR_LAYERS} --scale four-layers --seeds 1,2"),
+    table("table3-news", f"{_NEWS} --scale news --seeds 1"),
+)
+_DONE_FILE = "done.json"
+# A stage is not begun for less; before the end, runs write their checkpoints, and all is packed.
+_SHORTEST, _TO_STOP, _TO_PACK = 45.0, 45.0, 20.0
+_MOMENT = 0.5
+
+
+class Session:
+    """One call.
+
+    Args:
+        folder: of the work
+        data: the working directory of all commands; its folder ``mirror`` has downloads
+        seconds: after which the call has ended
+    """
+
+    def __init__(self, folder: Path, data: Path, seconds: float) -> None:
+        self.folder, self._data = folder, data
+        self._ends_at = time.monotonic() + seconds
+        self._is_stopped = False
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopped = True
+
+    @property
+    def left(self) -> float:
+        """Seconds until stages are stopped."""
+        return 0.0 if self._is_stopped else self._ends_at - _TO_STOP - time.monotonic()
+
+    def run(self, stages: Sequence[Stage]) -> None:
+        """Carry out what is left of the stages."""
+        done = self.done
+        for stage in stages:
+            if stage.name in done or self.left < _SHORTEST:
+                continue
+            print(f"== {stage.name}, {self.left:.0f} s left", flush=True)
+            code = self._carry_out(stage)
+            print(f"== {stage.name} ended with {code}", flush=True)
+            if code == 0 and stage.is_table:
+                done = [*done, stage.name]
+                (self.folder / _DONE_FILE).write_text(json.dumps(done), encoding="utf-8")
+
+    @property
+    def done(self) -> list[str]:
+        """The names of stages that need not be begun again."""
+        path = self.folder / _DONE_FILE
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+    def _carry_out(self, stage: Stage) -> int:
+        """The exit code of the stage, which is stopped in time."""
+        results, minutes = str(self.folder / stage.name), f"{self.left / 60:.2f}"
+        words = [word.format(results=results, minutes=minutes) for word in stage.words]
+        if stage.is_table and (devices := len(gpus())):
+            words += ["--trials-per-device", str(max(1, count_cores() // devices))]
+        with mps() if stage.is_table else nullcontext(dict(os.environ)) as environment:
+            path = f"{ROOT}{os.pathsep}{environment.get('PYTHONPATH', '')}"
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                cwd=self._data,
+                env={"DATA_MIRROR": str(self._data / "mirror"), **environment, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # or Ctrl-C would reach it too
+            )
+            return self._wait(process)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        """Stop the process when the time has come, and kill it if it goes on."""
+        while self.left > 0:
+            try:
+                return process.wait(_MOMENT)
+            except subprocess.TimeoutExpired:
+                pass  # look at the time again
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(_TO_STOP - _TO_PACK)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its runs end with it
+            return process.wait()
+
+    def summary(self, stages: Sequence[Stage]) -> Iterator[str]:
+        """A line for each stage."""
+        for stage in stages:
+            results = self.folder / stage.name
+            finished = len([*results.glob(f"*/seed-*/{RESULT_FILE}")])
+            begun = len([*unfinished(results)])
+            if stage.name in self.done:
+                state = f"done, {finished} runs"
+            elif not results.exists():
+                state = "not begun"
+            elif stage.is_table:
+                state = f"{finished} runs finished, {begun} begun"
+            else:
+                state = "begun"
+            yield f"{stage.name}: {state}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that has to be continued.
+
+    Attributes:
+        progress: the share of its steps that its newest checkpoint has
+        checkpoints: those that the rest needs
+    """
+
+    directory: Path
+    progress: float
+    checkpoints: tuple[Path, ...]
+
+
+def unfinished(folder: Path) -> Iterator[Unfinished]:
+    """The runs below ``folder`` that have begun and have no result."""
+    for config in sorted(folder.rglob(CONFIG_FILE)):
+        directory = config.parent
+        if (directory / RESULT_FILE).exists():
+            continue
+        training = load_experiment(directory).config.training
+        found = step_checkpoints(directory)
+        progress = found[-1][0] / training.max_steps if found else 0.0
+        yield Unfinished(directory, progress, needed(found, training))
+
+
+def needed(found: Sequence[tuple[int, Path]], training: TrainingConfig) -> tuple[Path, ...]:
+    """The newest checkpoint, and earlier ones that the average at the end takes."""
+    if not found:
+        return ()
+    (*_, (step, newest)), every = found, training.checkpoint_every_steps
+    count = max(training.average_checkpoints, training.also_average or 1)
+    count -= training.max_steps // every - step // every
+    regular = [path for _, path in found if is_regular(path)]
+    return tuple(dict.fromkeys([*regular[max(0, len(regular) - count) :], newest]))
+
+
+def pack(folder: Path, archive: Path, most: int) -> list[str]:
+    """Write the work to an archive of at most ``most`` bytes.
+
+    Checkpoints of finished runs are left out. If the others are too large, runs that are least far
+    are left out and begin anew.
+
+    Returns:
+        a line for each run that was left out
+    """
+    runs = sorted(unfinished(folder), key=lambda run: run.progress)
+    small = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and CHECKPOINTS not in path.relative_to(folder).parts
+    ]
+    gone: list[Unfinished] = []
+    while True:
+        files = {path for path in small if not any(run.directory in path.parents for run in gone)}
+        kept = [run for run in runs if run not in gone]
+        files |= {path for run in kept for path in run.checkpoints}
+        size = _write(folder, archive, files)
+        if size <= most or not kept:
+            break
+        excess = size - most
+        while kept and excess > 0:  # what is random does not get smaller by packing
+            gone.append(kept.pop(0))
+            excess -= sum(path.stat().st_size for path in gone[-1].checkpoints)
+    lines = [f"left out: {run.directory} at {run.progress:.0%}" for run in gone]
+    if size > most:
+        lines.append(f"{archive} has {size:,} bytes, more than the {most:,} asked for")
+    return lines
+
+
+def _write(folder: Path, archive: Path, files: set[Path]) -> int:
+    """Write an archive in one go, and return its size.
+
+    Files of one name come together, so that what runs have in common is stored once.
+    """
+    part = archive.with_name(f"{archive.name}.part")
+    with tarfile.open(part, "w:xz", preset=3) as tar:
+        for path in sorted(files, key=lambda path: (path.suffix == ".ckpt", path.name, path)):
+            with suppress(FileNotFoundError):  # a run that was killed may be at its end yet
+                tar.add(path, path.relative_to(folder))
+    part.replace(archive)
+    return archive.stat().st_size
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive into a folder that is not there yet."""
+    part = folder.with_name(f"{folder.name}.part")
+    with tarfile.open(archive) as tar:
+        tar.extractall(part, filter="data")
+    part.rename(folder)
+
+
+PARSER = argparse.ArgumentParser(prog="python -m bench.gpu_session", description=__doc__)
+_add: Any = PARSER.add_argument
+_add("--minutes", type=float, default=9.0, help="until this call has ended (default: 9)")
+_add("--state", type=Path, required=True, help="the archive, .tar.xz; read if it is there")
+_add("--state-mib", type=float, default=15.5, help="its largest size (default: 15.5)")
+_add("--data", type=Path, required=True, help="a folder, or a .tar.xz of one")
+_add("--work", type=Path, default=Path("runs/session"), help="(default: runs/session)")
+_add("--plan", type=Path, help="a Python file with other STAGES")
+_add("--only", nargs="+", metavar="STAGE", help="names of stages")
+
+
+def main() -> None:
+    """Unpack, carry out, pack."""
+    given = PARSER.parse_args()
+    stages: tuple[Stage, ...] = load_file(given.plan, "plan").STAGES if given.plan else STAGES
+    names = [stage.name for stage in stages]
+    if unknown := {*(given.only or ())} - {*names}:
+        raise InputError(f"no stage {', '.join(unknown)}; there are {', '.join(names)}")
+    if not given.data.exists():
+        raise InputError(f"there is no {given.data}")
+    folder, data, state = (path.absolute() for path in (given.work, given.data, given.state))
+    if data.is_file():
+        archive, data = data, folder.with_name(f"{folder.name}-data")
+        if not data.exists():
+            unpack(archive, data)
+    if state.exists() and not folder.exists():
+        unpack(state, folder)
+    session = Session(folder, data, 60 * given.minutes)
+    session.run([stage for stage in stages if given.only is None or stage.name in given.only])
+    for line in pack(folder, state, int(given.state_mib * 2**20)):
+        print(line)
+    print("\n".join(session.summary(stages)))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
