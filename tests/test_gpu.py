@@ -90,7 +90,7 @@ def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     }
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert "not here: optuna" in done.stdout
+    assert "not here: " in done.stdout
     lines = (tmp_path / "runs" / "gpu.jsonl").read_text("utf-8").splitlines()
     first, *each_test = map(json.loads, lines)
     assert first["versions"]["torch"] == torch.__version__

@@ -12,5 +12,5 @@ from ablations.tables.scales import MEDIUM
 from ablations.tables.table3 import TABLE as TABLE3
 from transformer import folder_corpus
 
-NEWS = replace(MEDIUM, name="news", corpus=folder_corpus("news"), max_steps=12_000)
+NEWS = replace(MEDIUM, name="news", corpus=folder_corpus("news"), max_steps=11_000)
 TABLE = replace(TABLE3, name="table3-news", scales=(NEWS,))
