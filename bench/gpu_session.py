@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.runs.options import count_cores, gpus
+from ablations.tables.table3 import TABLE as TABLE3
 from bench.mps import mps
 from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, load_experiment
 from experiments.records.outputs import is_regular, step_checkpoints
@@ -39,38 +40,44 @@ class Stage:
     """A command of ``python -m``, which continues where it was when it is given again.
 
     Attributes:
-        name: of its results in the folder of the work
+        name: of the stage
+        results: their name in the folder of the work, which stages may share
         words: ``{results}`` stands for the path of its results, ``{minutes}`` for what is left
         is_table: whether it drives runs, which share each GPU, as many as there are cores for it;
             a stage that is none begins anew at each call
     """
 
     name: str
+    results: str
     words: tuple[str, ...]
     is_table: bool = True
 
 
-def table(name: str, words: str) -> Stage:
+def table(name: str, words: str, results: str = "") -> Stage:
     """The runs of a table by the words after ``ablations run``, without a tracker."""
     command = ("ablations", "run", *shlex.split(words), "--log", "none", "--directory", "{results}")
-    return Stage(name=name, words=command)
+    return Stage(name=name, results=results or name, words=command)
 
 
-def tests_of_the_gpu(name: str) -> Stage:
+def tests_of_the_gpu() -> Stage:
     """The measuring call; what it has passed before is not run again."""
     where = ("-p", "no:cacheprovider", "-c", str(_TESTS / "pytest.ini"), str(_TESTS))
     options = ("--results", "{results}", "--minutes", "{minutes}")
-    return Stage(name=name, words=("pytest", *where, *options), is_table=False)
+    words = ("pytest", *where, *options)
+    return Stage(name="tests", results="gpu.jsonl", words=words, is_table=False)
 
 
 _FOUR_LAYERS, _NEWS = (
     shlex.quote(str(ROOT / "bench" / "tables" / name))
     for name in ("table4_four_layers.py", "table3_news.py")
 )
+_TABLE3 = "table3 --scale small --precision fp32 --rows"
+_ROWS = ",".join(row.name for row in TABLE3.rows if row.name != "big")  # the longest
 # What is worth most comes first.
 STAGES = (
-    tests_of_the_gpu("gpu.jsonl"),
-    table("table3-small-fp32", "table3 --scale small --seeds 1-10 --precision fp32"),
+    tests_of_the_gpu(),
+    table("table3-small", f"{_TABLE3} {_ROWS} --seeds 1-10", "table3-small-fp32"),
+    table("table3-small-big", f"{_TABLE3} big --seeds 1-10", "table3-small-fp32"),
     table("table4-four-layers", f"{_FOUR_LAYERS} --scale four-layers --seeds 1,2"),
     table("table3-news", f"{_NEWS} --scale news --seeds 1"),
 )
@@ -78,6 +85,8 @@ _DONE_FILE = "done.json"
 # A stage is not begun for less; before the end, runs write their checkpoints, and all is packed.
 _SHORTEST, _TO_STOP, _TO_PACK = 45.0, 45.0, 20.0
 _MOMENT = 0.5
+_PACKED = 0.92  # of a checkpoint's bytes
+_BEGAN = time.monotonic()
 
 
 class Session:
@@ -86,12 +95,12 @@ class Session:
     Args:
         folder: of the work
         data: the working directory of all commands; its folder ``mirror`` has downloads
-        seconds: after which the call has ended
+        seconds: after which the process has ended
     """
 
     def __init__(self, folder: Path, data: Path, seconds: float) -> None:
         self.folder, self._data = folder, data
-        self._ends_at = time.monotonic() + seconds
+        self._ends_at = _BEGAN + seconds
         self._is_stopped = False
         folder.mkdir(parents=True, exist_ok=True)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -126,7 +135,7 @@ class Session:
 
     def _carry_out(self, stage: Stage) -> int:
         """The exit code of the stage, which is stopped in time."""
-        results, minutes = str(self.folder / stage.name), f"{self.left / 60:.2f}"
+        results, minutes = str(self.folder / stage.results), f"{self.left / 60:.2f}"
         words = [word.format(results=results, minutes=minutes) for word in stage.words]
         if stage.is_table and (devices := len(gpus())):
             words += ["--trials-per-device", str(max(1, count_cores() // devices))]
@@ -158,7 +167,7 @@ class Session:
     def summary(self, stages: Sequence[Stage]) -> Iterator[str]:
         """A line for each stage."""
         for stage in stages:
-            results = self.folder / stage.name
+            results = self.folder / stage.results
             finished = len([*results.glob(f"*/seed-*/{RESULT_FILE}")])
             begun = len([*unfinished(results)])
             if stage.name in self.done:
@@ -218,28 +227,32 @@ def pack(folder: Path, archive: Path, most: int) -> list[str]:
     Returns:
         a line for each run that was left out
     """
-    runs = sorted(unfinished(folder), key=lambda run: run.progress)
-    small = [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and CHECKPOINTS not in path.relative_to(folder).parts
-    ]
-    gone: list[Unfinished] = []
-    while True:
-        files = {path for path in small if not any(run.directory in path.parents for run in gone)}
-        kept = [run for run in runs if run not in gone]
-        files |= {path for run in kept for path in run.checkpoints}
-        size = _write(folder, archive, files)
-        if size <= most or not kept:
-            break
-        excess = size - most
-        while kept and excess > 0:  # what is random does not get smaller by packing
-            gone.append(kept.pop(0))
-            excess -= sum(path.stat().st_size for path in gone[-1].checkpoints)
+    runs = sorted(unfinished(folder), key=lambda run: -run.progress)
+    kept: list[Unfinished] = []
+    left = most
+    for run in runs:
+        size = sum(path.stat().st_size for path in run.checkpoints)
+        if size * _PACKED <= left:
+            kept.append(run)
+            left -= int(size * _PACKED)
+    while (size := _write(folder, archive, _files(folder, runs, kept))) > most and kept:
+        kept.pop()
+    gone = [run for run in runs if run not in kept]
     lines = [f"left out: {run.directory} at {run.progress:.0%}" for run in gone]
     if size > most:
         lines.append(f"{archive} has {size:,} bytes, more than the {most:,} asked for")
     return lines
+
+
+def _files(folder: Path, runs: Sequence[Unfinished], kept: Sequence[Unfinished]) -> set[Path]:
+    """All files but those of runs that are not kept, and checkpoints that no run needs."""
+    gone = [run.directory for run in runs if run not in kept]
+    found = {path for run in kept for path in run.checkpoints}
+    for path in folder.rglob("*"):
+        is_small = path.is_file() and CHECKPOINTS not in path.relative_to(folder).parts
+        if is_small and not any(directory in path.parents for directory in gone):
+            found.add(path)
+    return found
 
 
 def _write(folder: Path, archive: Path, files: set[Path]) -> int:
