@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
 from experiments.catalog.settings import with_settings
-from experiments.command_line import FLAT, Log, Program, Variants
+from experiments.command_line import FLAT, Compile, Log, Program, Variants
 from experiments.records.experiment import (
     CONFIG_FILE,
     EXPORT_FILE,
@@ -155,7 +155,7 @@ def train(
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
     checkpoint_minutes: float | None = None,
-    compile: bool | None = None,
+    compile: Compile = None,
     log: Log = "wandb",
 ) -> int:
     """Train an experiment and score it.
@@ -170,7 +170,6 @@ def train(
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: parts of a step, to save memory
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
-        compile: fuse operations with torch.compile [default: on one GPU, where it is faster]
     """
     trust(*variant)
     experiment = find_experiment(

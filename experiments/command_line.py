@@ -34,6 +34,13 @@ Function = TypeVar("Function", bound=Callable[..., int | None])
 
 # The fields of a dataclass as options of their own.
 FLAT = Parameter(name="*")
+Compile = Annotated[
+    bool | None,
+    Parameter(
+        negative="--no-compile",
+        help="fuse operations with torch.compile [default: on one GPU, where it is faster]",
+    ),
+]
 Log = Annotated[AnyLog, Parameter(help="what logs the metrics")]
 Variants = Annotated[
     tuple[Path, ...],

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from ablations.runs.lock import WHOLE, Shard
 from ablations.runs.process import Place
+from experiments.command_line import Compile
 from experiments.devices import MOST, check_count
 from experiments.records.experiment import Log
 from transformer.errors import InputError
@@ -82,8 +83,7 @@ class Options(Places):
     threads: Annotated[int | None, AT_LEAST_ONE] = None
     """CPU threads of a run [default: as before, or 1]"""
 
-    compile: bool | None = None
-    """fuse operations with torch.compile [default: on one GPU, where it is faster]"""
+    compile: Compile = None
 
     log: Log = "wandb"
     """what logs the metrics"""

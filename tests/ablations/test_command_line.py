@@ -215,6 +215,14 @@ def test_a_table_runs_and_is_reported(
             check_name("row", name)
 
 
+def test_a_tables_runs_are_compiled_or_not_as_its_command_says(out: Path, call: Call) -> None:
+    """It is no part of their identity, so another call may say otherwise."""
+    for option, expected in (("--no-compile", False), ("--compile", True), ("", None)):
+        assert call(f"{RUN} {option}")[0] == 0
+        assert load_plan(out).base.training.compile is expected
+    assert started(out) == ["base/seed-1", "narrow/seed-1"]
+
+
 def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Call) -> None:
     assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3")[0] == 0
     assert "1 runs copied to kept" in call("collect out --into kept")[1]

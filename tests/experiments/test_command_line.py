@@ -114,6 +114,8 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     ((experiment, directory),) = runs
     name = "multi30k-dropout=0.2-max_steps=2-schedule=inverse_sqrt-clip_norm=None"
     assert (experiment.name, directory) == (name, Path("runs") / f"{name}-seed5")
+    PROGRAM.run(["train", "multi30k", "--no-compile"])
+    assert runs.pop()[0].config.training.compile is False
     write_json(tmp_path / "of-a-row.json", to_dict(replace(experiment, name="table/row")))
     PROGRAM.run(["train", str(tmp_path / "of-a-row.json")])
     assert runs.pop()[1] == Path("runs/table-row-seed5")  # not in the table's own directory
