@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tests.training.test_module import Recorder, fit, flat, trainer
 from transformer.config import Config, override
 from transformer.data.module import TranslationDataModule
+from transformer.kernels import captured_step
 from transformer.kernels.captured_step import CapturedStep
 from transformer.model.encoder_decoder import FeedForward, Transformer
 from transformer.training import module as training
@@ -274,6 +275,22 @@ def test_where_there_is_no_compiler_steps_are_padded(
     with pytest.warns(UserWarning, match=r"steps are plain: no C compiler$"):
         module, _ = train(config, 2)
     assert module.step_kind == "plain"
+
+
+def test_where_capturing_fails_steps_are_launched(
+    tiny_config: Config, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = train(tiny_config, 13)
+    assert step_of(expected).graphs > 0
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(captured_step, "Replay", fail)
+    with pytest.warns(UserWarning, match=r"not captured any more: operation .* is capturing$"):
+        module, _ = train(tiny_config, 13)
+    assert step_of(module).graphs == 0
+    assert torch.equal(flat(module), flat(expected))
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own

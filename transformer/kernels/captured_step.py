@@ -8,6 +8,7 @@ replay reads at its start: seeded before each step, it draws the masks that it d
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -83,7 +84,7 @@ class CapturedStep:
             rate.fill_(group["lr"])
         shapes = tuple(tensor.shape for tensor in inputs)
         if self._captures and shapes in self._seen and shapes not in self._replays:
-            self._replays[shapes] = Replay(self._run, inputs, self._pool, _held_by(self._model))
+            self._capture(shapes, inputs)
         self._seen.add(shapes)
         if shapes in self._replays:
             self._replays[shapes](inputs)
@@ -93,6 +94,17 @@ class CapturedStep:
             self._step_with(self._gradients or [])
         smoothed, nll, norm = self._figures.clone().unbind()
         return smoothed, nll, norm
+
+    def _capture(self, shapes: Shapes, inputs: Inputs) -> None:
+        """Capture a shape; where that fails, as nothing has run yet, steps are launched instead."""
+        try:
+            self._replays[shapes] = Replay(self._run, inputs, self._pool, _held_by(self._model))
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            warnings.warn(f"steps are not captured any more: {reason}", stacklevel=2)
+            self._captures = False
+            if self._device.type == "cuda":
+                _renew_generator(self._device)
 
     def _run(self, inputs: Inputs) -> None:
         """All that is captured."""
@@ -166,6 +178,15 @@ class Replay:
         for static, tensor in zip(self._inputs, inputs, strict=True):
             static.copy_(tensor, non_blocking=True)
         self._replay()
+
+
+def _renew_generator(device: torch.device) -> None:
+    """Give torch's generator another state, as one that a failed capture used draws no more; it
+    begins again at its seed, as each step does.
+    """
+    generator = torch.cuda.default_generators[device.index or 0]
+    renewed = torch.Generator(device).manual_seed(generator.initial_seed())
+    generator.graphsafe_set_state(renewed.graphsafe_get_state())
 
 
 def _existing(gradients: Sequence[Tensor | None]) -> list[Tensor]:
