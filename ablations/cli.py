@@ -19,7 +19,7 @@ from ablations.status.view import show_status
 from ablations.tables import table1 as paper
 from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
 from ablations.tables.scales import SCALES
-from experiments.command_line import FLAT, Program, Variants
+from experiments.command_line import FLAT, Program, Variants, print_checks
 from transformer.errors import InputError
 from transformer.files import to_json
 from transformer.variant import trust
@@ -209,22 +209,25 @@ def report(directory: Directory, /, *, variant: Variants = (), open: bool = Fals
         open: show it in a browser
     """
     trust(*variant)
-    match folder := open_folder(directory):
+    print_page(_write_report(open_folder(directory)), directory)
+    if open:
+        open_page(directory)
+
+
+def _write_report(folder: TableFolder | SearchFolder | LayersFolder) -> str:
+    match folder:
         case LayersFolder():
             from ablations.table1.report import write_layers_report
 
-            text = write_layers_report(folder)
+            return write_layers_report(folder)
         case SearchFolder():
             from ablations.report.search import write_search_report
 
-            text = write_search_report(folder)
+            return write_search_report(folder)
         case TableFolder():
             from ablations.report.report import write_report
 
-            text = write_report(folder)
-    print_page(text, directory)
-    if open:
-        open_page(directory)
+            return write_report(folder)
 
 
 @command("compare runs/table3-small base A-h1 --seeds 1-3")
@@ -262,14 +265,24 @@ def wandb(directory: Directory, /, *, entity: str | None = None, project: str | 
     return push(directory, entity, project)
 
 
+@command("verify results/table3-small")
+def verify(directory: Directory, /) -> None:
+    """Check every file of the finished runs of a table or a search against its sha256."""
+    print_checks(str(directory), open_folder(directory).verify())
+
+
 @command("collect runs/table3-small --into results/table3-small")
 def collect(directory: Directory, /, *, into: Path) -> None:
-    """Copy what has ended of a table or a search, without checkpoints, to another directory.
+    """Add what has ended of a table or a search to a directory of results, and write its report.
 
-    That directory may hold other runs of the same table or search; report works on it, and
-    run --from starts from a table's.
+    There each run is a line of runs.jsonl: its settings, result, validation curve and samples, and
+    the sha256 of each of its files. Training curves and translations are in one archive next to it;
+    checkpoints and logs are left out. Other runs of the same table or search may be there already:
+    those are kept. All commands read such a directory, and run --from continues it elsewhere.
 
     Args:
-        into: directory to copy to, made if missing
+        into: directory to add them to, made if missing
     """
-    print(f"{len(open_runs(directory).collect(into))} runs copied to {into}")
+    added = open_folder(directory).collect(into)
+    _write_report(open_folder(into))
+    print(f"{len(added)} runs added to {into}")

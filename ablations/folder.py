@@ -11,11 +11,12 @@ import os
 import shutil
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from ablations.collect import add_runs
 from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_free
 from ablations.search.search import claim_search, load_search
 from ablations.search.trials import Trial, make_trial, ranked
@@ -24,12 +25,13 @@ from ablations.tables.measurements import load_measurements
 from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from ablations.tables.table1 import TITLE
-from experiments.records.checksums import RECORDS, SUMS_FILE, check_unchanged, verify_files
+from experiments.records.checksums import copied_files
+from experiments.records.collection import RUNS_FILE, Collection
 from experiments.records.outputs import COLUMNS
-from experiments.records.ownership import check_configuration
+from experiments.records.ownership import check_same_configuration
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
-from experiments.records.run import PRUNED_FILE, Run, attempt_number, locate, read_run
+from experiments.records.run import Run, attempt_number, locate, read_run
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.files import locked, make_directory, making
@@ -47,6 +49,8 @@ FIGURES = (
 class Folder(ABC):
     """What a folder holds: a ``plan`` and its runs by ``names``, begun or not, in its order.
 
+    A run has a folder of its own or is a line of ``runs.jsonl``, which ``collect`` writes.
+
     ``labels`` are the kind of the plan with its name, and its scale; ``configs`` are those of
     rows by name, of a search the base's under an empty name; ``parameters`` are a search's.
     """
@@ -60,7 +64,19 @@ class Folder(ABC):
 
     def read(self, name: str) -> Run:
         """The run of this name now, unchecked."""
-        return read_run(self.path / name, name)
+        return self._read(name, has_folder=locate(self.path / name).exists())
+
+    def _read(self, name: str, *, has_folder: bool) -> Run:
+        if has_folder:
+            return read_run(self.path / name, name)
+        if name in self.collection.lines:
+            return self.collection.run(name)
+        return Run(name=name, directory=self.path / name)
+
+    @cached_property
+    def collection(self) -> Collection:
+        """The runs that are lines."""
+        return collection_of(self.path)
 
     def look(self, ended: dict[str, Run] | None = None) -> list[Run]:
         """All runs now, unchecked.
@@ -72,15 +88,10 @@ class Folder(ABC):
         ended, begun = {} if ended is None else ended, self._begun()
         runs: list[Run] = []
         for name in self.names:
-            path = self.path / name
-            if name in ended:
-                runs.append(ended[name])
-            elif name not in begun:
-                runs.append(Run(name=name, directory=path))
-            else:
-                runs.append(self.read(name))
-                if runs[-1].has_ended:
-                    ended[name] = runs[-1]
+            run = ended.get(name) or self._read(name, has_folder=name in begun)
+            if name not in ended and run.has_ended:
+                ended[name] = run
+            runs.append(run)
         return runs
 
     def _begun(self) -> set[str]:
@@ -95,7 +106,8 @@ class Folder(ABC):
 
     def runs(self) -> list[Run]:
         """All runs; one whose files changed, or are of another configuration, has no result."""
-        return [self._checked(self.read(name)) for name in self.names]
+        begun = self._begun()
+        return [self._checked(self._read(x, has_folder=x in begun)) for x in self.names]
 
     def _checked(self, run: Run) -> Run:
         try:
@@ -107,24 +119,50 @@ class Folder(ABC):
     def _check(self, run: Run) -> None:
         """Check that the files of a finished run are unchanged, and what the plan asks for."""
         if run.result is not None:
-            check_unchanged(run.directory)
+            run.check()
 
     @property
     def left(self) -> list[str]:
         """The runs that have not ended."""
         return [run.name for run in self.look() if not run.has_ended]
 
-    @abstractmethod
     def collect(self, into: Path) -> list[str]:
-        """Copy what has ended, and is not begun in the folder ``into``, without checkpoints; the
-        names of these runs.
+        """Add what has ended to the folder ``into``, as lines of ``runs.jsonl`` with an archive.
+
+        One that failed, or whose files changed, is left out with a warning.
+
+        Returns:
+            The names of the runs that were not begun there.
         """
+        return add_runs(into, self._share(into))
+
+    def copy(self, into: Path) -> list[str]:
+        """Copy the runs that ended to the folder ``into``, each to a folder of its own without
+        checkpoints, so that a command can continue there; the names of those that were not begun
+        there.
+        """
+        runs = self._share(into)
+        with locked(into / LOCK_FILE):  # shards copy the same runs
+            missing = [name for name in runs if not locate(into / name).exists()]
+            for name in missing:
+                copy_run(runs[name], into / name)
+        return missing
+
+    @abstractmethod
+    def _share(self, into: Path) -> dict[str, Run]:
+        """Write the plan into another folder, or add to that there; the runs that ended and that
+        are not begun there, by their names below it.
+        """
+
+    def _without_begun(self, runs: Mapping[str, Run]) -> dict[str, Run]:
+        begun = self._begun() | self.collection.lines.keys()
+        return {name: run for name, run in runs.items() if name not in begun}
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Each file of the finished runs, and what is wrong with it; empty if nothing is."""
         for part in self.parts:
             for name in part.names:
-                yield from verify_files(part.path / name)
+                yield from part.read(name).verify()
 
     @property
     def parts(self) -> list[Folder]:
@@ -177,44 +215,41 @@ class TableFolder(Folder):
         if (found := run.result) is None:
             return
         experiment = self.plan.experiment(self.cells[run.name])
-        check_configuration(run.directory, experiment)  # by its config.json
+        if run.experiment is not None:
+            check_same_configuration(run.directory, run.experiment, experiment)
         if (found.experiment, found.seed) != (experiment.name, run.seed):
             path = run.directory / RESULT_FILE
             raise InputError(f"{path} is of {found.experiment}, seed {found.seed}")
 
-    def collect(self, into: Path) -> list[str]:
-        """Copy the finished runs that ``into`` has not begun; their names.
-
-        A run that a report would leave out is left out here too, with a warning.
-        """
+    def _share(self, into: Path) -> dict[str, Run]:
         check_free(into, PLAN_FILE)
         published = [run for run in self.runs() if run.is_published]
         for run in published:
             if run.problem:
-                warnings.warn(f"left out: {run.problem}", stacklevel=2)
-        plan = _with_seeds(self.plan, {self.cells[x.name] for x in published if x.result})
+                warnings.warn(f"left out: {run.problem}", stacklevel=3)
+        finished = {run.name: run for run in published if run.result is not None}
+        plan = _with_seeds(self.plan, {self.cells[name] for name in finished})
         if (into / PLAN_FILE).exists():  # which may have more rows
             ours = {row.name: row for row in plan.rows}
             there = {row.name: row for row in load_plan(into).rows}
             plan = replace(plan, rows=tuple((there | ours).values()))
         claim_plan(into, plan)
-        with locked(into / LOCK_FILE):  # shards copy the same runs
-            return _copy_missing(map(str, plan.cells), self.path, into)
+        return TableFolder(into)._without_begun(finished)
 
     @property
     def unplanned(self) -> list[str]:
         """The finished runs in the folder that the plan does not list."""
         found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
         names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
-        return [name for name in names if name not in self.cells]
+        return [name for name in (*names, *self.collection.lines) if name not in self.cells]
 
     @property
     def finished_at(self) -> float:
         """When the last run finished here, or was copied here, in seconds since the epoch; 0 if
         none has.
         """
-        results = self.path.glob(f"*/*/{RESULT_FILE}")
-        return max((path.stat().st_mtime for path in results), default=0.0)
+        files = [*self.path.glob(f"*/*/{RESULT_FILE}"), *self.path.glob(RUNS_FILE)]
+        return max((path.stat().st_mtime for path in files), default=0.0)
 
     def _settings(self, run: Run) -> Record:
         return self.settings[run.row]
@@ -276,24 +311,21 @@ class SearchFolder(Folder):
             raise InputError(f"{run.directory} is not a trial of this search")
         super()._check(run)
 
-    def collect(self, into: Path) -> list[str]:
-        """Copy the trials that ended and that ``into`` has not begun, and the finished runs that
-        confirm the best; their names.
-
-        One that failed, or whose files are damaged, is left out with a warning.
-        """
+    def _share(self, into: Path) -> dict[str, Run]:
         check_free(into, SEARCH_FILE)
         claim_search(into, self.plan)
         trials = self.trials()
         for trial in trials:
             if trial.state == RunState.FAILED:
-                warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=2)
+                warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=3)
+        runs = {trial.name: self.read(trial.name) for trial in ranked(trials)}
         # One that is just being ended still has the name of its attempt.
-        ended = [x.name for x in ranked(trials) if (self.path / x.name).exists()]
-        names = _copy_missing(ended, self.path, into)
+        ended = {name: run for name, run in runs.items() if run.is_published}
+        found = SearchFolder(into)._without_begun(ended)
         if (again := self.confirmation) is not None:
-            names += again.collect(into / CONFIRM)
-        return names
+            confirming = again._share(into / CONFIRM)
+            found |= {f"{CONFIRM}/{name}": run for name, run in confirming.items()}
+        return found
 
     def _who(self, run: Run) -> Record:
         return {"trial": run.name}
@@ -303,23 +335,12 @@ class SearchFolder(Folder):
         return {name: values.get(name) for name in self.parameters}
 
 
-def _copy_missing(names: Iterable[str], source: Path, target: Path) -> list[str]:
-    """Copy those of the runs that ``target`` has not begun, each whole or not at all."""
-    missing = [name for name in names if not locate(target / name).exists()]
-    for name in missing:
-        copy_run(source / name, target / name)
-    return missing
-
-
-def copy_run(source: Path, target: Path) -> None:
+def copy_run(run: Run, target: Path) -> None:
     """Copy a run without its checkpoints; the target is complete or does not exist."""
     with making(target) as part:
         part.mkdir(parents=True)
-        for pattern in (*RECORDS, RESULT_FILE, PRUNED_FILE):
-            for file in source.glob(pattern):
-                shutil.copyfile(file, part / file.name)
-        if (source / SUMS_FILE).is_file():  # all of it: a copy says what it leaves out
-            shutil.copyfile(source / SUMS_FILE, part / SUMS_FILE)
+        for file in copied_files(run.files):
+            shutil.copyfile(file, part / file.name)
 
 
 class LayersFolder(Folder):
@@ -335,16 +356,24 @@ class LayersFolder(Folder):
         """The sizes that are not measured yet."""
         return [f"d={d}, n={n}" for d, n in self.plan.lacking()]
 
-    def collect(self, into: Path) -> list[str]:
-        """Copy the file of all measurements, in place of that in the folder ``into``."""
+    def _share(self, into: Path) -> dict[str, Run]:
         check_free(into, LAYERS_FILE)
         make_directory(into)
-        self.plan.save(into)
-        return []
+        self.plan.save(into)  # all measurements, in place of those there
+        return {}
 
     def records(self) -> list[Record]:
         """A flat record for each layer at each size."""
         return self.plan.records()
+
+
+def collection_of(path: Path) -> Collection:
+    """The runs of a folder that are lines; those of the table in a search's folder are lines of the
+    search.
+    """
+    if path.name == CONFIRM and (path.parent / RUNS_FILE).is_file():
+        return Collection(path.parent, below=f"{CONFIRM}/")
+    return Collection(path)
 
 
 def open_folder(path: Path | str) -> TableFolder | SearchFolder | LayersFolder:

@@ -54,7 +54,7 @@ def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options
         load_plan(earlier)
     with lock_runs(root, options.shard):
         if earlier is not None:
-            print(f"{len(TableFolder(earlier).collect(root))} finished runs taken from {earlier}")
+            print(f"{len(TableFolder(earlier).copy(root))} finished runs taken from {earlier}")
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         cells = TableCells(root)

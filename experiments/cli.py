@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
 from experiments.catalog.settings import with_settings
-from experiments.command_line import FLAT, Compile, Log, Program, Variants
+from experiments.command_line import FLAT, Compile, Log, Program, Variants, print_checks
 from experiments.records.experiment import (
     CONFIG_FILE,
     EXPORT_FILE,
@@ -117,17 +117,9 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
         checked = itertools.chain(verify_files(run), _verify_exports(run), data)
     else:
         checked = verify_data(find_experiment(name, vocab_size=vocab_size).config)
-    count = problems = 0
-    for path, problem in checked:
-        count += 1
-        if problem:
-            problems += 1
-            print(f"{path}: {problem}")
     for each in left_out:
         print(f"{run / each}: not copied")
-    if problems:
-        raise InputError(f"{name}: {problems} of {count} files are not as they were")
-    print(f"{count} files, all as they were")
+    print_checks(name, checked)
 
 
 def _verify_exports(run: Path) -> Iterator[tuple[Path, str]]:
@@ -248,8 +240,9 @@ def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "
         split: of the corpus of both
     """
     from experiments.evaluate.significance import compare_runs
+    from experiments.records.run import read_run
 
-    print(compare_runs(first, second, split))
+    print(compare_runs(read_run(first), read_run(second), split))
 
 
 @command(

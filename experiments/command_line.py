@@ -171,6 +171,23 @@ def prepare_streams() -> None:
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
 
 
+def print_checks(name: str, checked: Iterable[tuple[Path, str]]) -> None:
+    """Print what is wrong with the files that were checked, and how many there are.
+
+    Raises:
+        InputError: if something is wrong.
+    """
+    count = problems = 0
+    for path, problem in checked:
+        count += 1
+        if problem:
+            problems += 1
+            print(f"{path}: {problem}")
+    if problems:
+        raise InputError(f"{name}: {problems} of {count} files are not as they were")
+    print(f"{count} files, all as they were")
+
+
 def _complain(line: str) -> None:
     """Print a line on standard error, unless that is full, which may be what the line says."""
     try:

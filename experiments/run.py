@@ -30,7 +30,7 @@ from experiments.devices import (
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
 from experiments.records.checksums import SUMS_FILE, record_checksums, verify_files
-from experiments.records.data import check_text, record_data, recorded_data
+from experiments.records.data import check_text, record_data, record_source, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log, load_experiment
 from experiments.records.outputs import newest_sound, step_checkpoints
 from experiments.records.ownership import (
@@ -151,6 +151,8 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
     if is_first_rank():
         claim(directory, experiment)
         record_data(directory, corpus)
+        if (variant := experiment.config.model.model) is not None:
+            record_source(directory, variant)
     return data
 
 

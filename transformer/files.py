@@ -186,6 +186,14 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    return parse_json(content, path)
+
+
+def parse_json(content: bytes, where: Path | str) -> dict[str, Any]:
+    """The object of JSON in ``content``, which was read from ``where``."""
+    try:
         if len(content) > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES / 1e6:.0f} MB")
         text = content.decode()
@@ -194,11 +202,9 @@ def read_json(path: Path) -> dict[str, Any]:
             raise ValueError("it is not an object")
         if "\\ud" in text.lower():  # half of a pair could be read, but not written or printed
             json.dumps(value, ensure_ascii=False).encode()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path} cannot be read as JSON ({error}); delete it to have it made again"
+            f"{where} cannot be read as JSON ({error}); delete it to have it made again"
         ) from error
     return cast(dict[str, Any], value)
 

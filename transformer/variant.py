@@ -197,11 +197,26 @@ def _source(module: str) -> Path:
     raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{name}")
 
 
+def source_files(name: str) -> dict[str, str]:
+    """The text of each file, by its name, that defines a variant; none for one of ours."""
+    module, _, kind = name.partition("@")[0].rpartition(":")
+    if module.partition(".")[0] == __package__:
+        return {}
+    _, files = _definitions(module, kind)
+    return {path.name: path.read_text("utf-8", "replace") for path in sorted(files)}
+
+
 def source_digest(module: str, kind: str) -> str:
     """A hash of all that defines a class in its file and in those beside it.
 
     Comments, docstrings and what the class does not use do not count.
     """
+    needed, _ = _definitions(module, kind)
+    return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+
+
+def _definitions(module: str, kind: str) -> tuple[set[str], set[Path]]:
+    """The statements that define a class, and the files that they are in."""
     package, file = module.rpartition(".")[0], _source(module)
     left, seen, needed = [(file, kind)], set[tuple[Path, str]](), set[str]()
     while left:
@@ -216,7 +231,7 @@ def source_digest(module: str, kind: str) -> str:
                 left += [(path, x.id) for x in ast.walk(statement) if isinstance(x, ast.Name)]
     if not needed:
         raise InputError(f"there is no {kind} in {file}")
-    return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+    return needed, {path for path, _ in seen}
 
 
 @functools.cache

@@ -35,7 +35,7 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
         raise InputError(f"takes two rows and seeds that both have finished; these are: {known}")
     pairs: list[Significance] = []
     for seed in chosen:
-        pair = compare_runs(*(run.directory for run in runs[seed]), split="valid")
+        pair = compare_runs(*runs[seed], split="valid")
         one, other = replace(pair.first, name=first), replace(pair.second, name=second)
         pairs.append(pair := replace(pair, first=one, second=other))
         yield (

@@ -26,8 +26,8 @@ from experiments.records.progress import (
     read_progress,
     write_progress,
 )
-from experiments.records.result import RESULT_FILE
-from experiments.records.run import PRUNED_FILE, Pruned, attempt_number, locate, read_run
+from experiments.records.result import PRUNED_FILE, RESULT_FILE
+from experiments.records.run import Pruned, attempt_number, locate, read_run
 from transformer.config import to_dict
 from transformer.errors import InputError
 from transformer.files import read_json, rename, write_json

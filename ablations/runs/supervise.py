@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
+from ablations.folder import collection_of
 from ablations.runs import attempts, process
 from ablations.runs.process import (
     GRACE_SECONDS,
@@ -32,10 +33,9 @@ from experiments.records.processes import (
     process_of,
 )
 from experiments.records.progress import RunState, final_state, read_progress
-from experiments.records.result import in_words
+from experiments.records.result import PRUNED_FILE, in_words
 from experiments.records.run import (
     LOG_FILE,
-    PRUNED_FILE,
     Run,
     last_log_lines,
     locate,
@@ -192,6 +192,15 @@ class _Begun:
     log_start: int
 
 
+def _others(job: Job) -> Iterator[Path]:
+    """The folders of the other runs that have recorded their data."""
+    for path in job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE):
+        yield path.parent
+    collection = collection_of(job.root)
+    for name in collection.lines:
+        yield collection.run(name).files
+
+
 def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | None:
     """Take over the run's directory and start its process; None if another driver was first."""
     directory = attempts.take_over(job.root / job.name)
@@ -202,8 +211,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
         record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
-        others = job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE)
-        share_data(directory, (x.parent for x in others if x.parent != directory))
+        share_data(directory, (other for other in _others(job) if other != directory))
         write_attempt(directory, record)
         log = directory / LOG_FILE
         log_start = log.stat().st_size if log.exists() else 0

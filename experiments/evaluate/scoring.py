@@ -71,27 +71,29 @@ def score_run(
     """Score the checkpoints of a run that has been trained, and write its translations."""
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
-    def score_split(trained: TrainedModel, split: str, name: str) -> Scores:
-        text, path = corpus.text(split), hypotheses_path(directory, name)
-        stage, lines = RunState.EVALUATE, len(text[0])
+    def score_split(trained: TrainedModel, split: str, hypotheses_file: Path | None) -> Scores:
+        text, stage = corpus.text(split), RunState.EVALUATE
+        lines = len(text[0])
 
         def show(done: int) -> None:
             display.update(Progress(stage=stage, step=done, max_steps=lines))
 
         display.start(stage, lines)
-        scores = score(trained, text, hypotheses_file=path, on_progress=show)
-        write_samples(samples_path(directory, name), text, scores.translations)
-        return scores
+        return score(trained, text, hypotheses_file=hypotheses_file, on_progress=show)
 
     checkpoints = choose_checkpoints(experiment, directory)
     trained = load_average(experiment, checkpoints, vocabulary, device)
-    splits = (split for split in experiment.splits if corpus.has(split))
-    scores = {split: score_split(trained, split, split) for split in splits}
+    scores: dict[str, Scores] = {}
+    for split in experiment.splits:
+        if corpus.has(split):
+            found = score_split(trained, split, hypotheses_path(directory, split))
+            write_samples(samples_path(directory, split), corpus.text(split), found.translations)
+            scores[split] = found
     averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
     if more != checkpoints:
         trained = load_average(experiment, more, vocabulary, device)
-        valid = score_split(trained, "valid", "valid-averaged")
+        valid = score_split(trained, "valid", None)
         averaged = Averaged(checkpoints=len(more), **valid.figures)
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 

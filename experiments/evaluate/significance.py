@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from experiments.records.checksums import check_unchanged
 from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import MEASURES
+from experiments.records.run import Run
 from transformer.data.text import read_text
 from transformer.errors import InputError
 from transformer.evaluation.bleu import sacrebleu_metric
@@ -65,25 +64,34 @@ class Significance:
         )
 
 
-def compare_runs(first: Path, second: Path, split: str) -> Significance:
+def compare_runs(first: Run, second: Run, split: str) -> Significance:
     """Compare two runs by the translations of ``split`` that they wrote."""
     from experiments.evaluate.trained import text_of_split  # imports torch
 
     for run in (first, second):
-        check_unchanged(run)
-        if load_experiment(run).config.data.corpus.measure != "bleu":
-            raise InputError(f"{run} is of a parser, and BLEU is of translations: evaluate has F1")
-        if not (path := hypotheses_path(run, split)).is_file():
+        run.check()
+        where = run.directory
+        if load_experiment(run.files).config.data.corpus.measure != "bleu":
             raise InputError(
-                f"{run} has no {path.name}: it is not finished, or was not scored on {split}"
+                f"{where} is of a parser, and BLEU is of translations: evaluate has F1"
             )
-    data, other = recorded_data(first), recorded_data(second)
+        if not (path := hypotheses_path(run.files, split)).is_file():
+            raise InputError(
+                f"{where} has no {path.name}: it is not finished, or was not scored on {split}"
+            )
+    data, other = recorded_data(first.files), recorded_data(second.files)
     for name in (f"{split}/source.txt", f"{split}/reference.txt"):
         if data and other and data.files.get(name) != other.files.get(name):
-            raise InputError(f"{first} and {second} were scored on different text: {name} differs")
-    experiment = load_experiment(first)
+            raise InputError(
+                f"{first.directory} and {second.directory} were scored on different text: "
+                f"{name} differs"
+            )
+    experiment = load_experiment(first.files)
     _, references = text_of_split(experiment, split, data)
-    one, other = ((str(run), read_text(hypotheses_path(run, split))) for run in (first, second))
+    one, other = (
+        (str(run.directory), read_text(hypotheses_path(run.files, split)))
+        for run in (first, second)
+    )
     language = experiment.config.data.corpus.target_language
     return compare_lines(one, other, references, language)
 

@@ -7,16 +7,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE
+from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE, SOURCE_FILE
 from experiments.records.outputs import METRICS_FILE, step_checkpoints
-from experiments.records.result import RESULT_FILE, Result, content_of, load_result
+from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, content_of, load_result
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import write_atomically
 
 SUMS_FILE = "SHA256SUMS"
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
-RECORDS = (CONFIG_FILE, DATA_FILE, METRICS_FILE, "*.hypotheses.txt", "*.samples.json")
+RECORDS = (
+    *(CONFIG_FILE, DATA_FILE, SOURCE_FILE, METRICS_FILE),
+    *("*.hypotheses.txt", "*.samples.json"),
+)
+# Translations of averaged checkpoints, which earlier versions wrote, and copies leave out.
+_AVERAGED = "valid-averaged."
+MISSING = "missing, but was there when the run finished"
+CHANGED = "changed since the run finished"
 _RECORDED = (*RECORDS, "*.model", f"{CHECKPOINTS}/*.ckpt")
 
 
@@ -65,9 +72,9 @@ def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path
     for name, expected in sums.items():
         path = directory / name
         if not path.is_file():
-            yield path, "missing, but was there when the run finished"
+            yield path, MISSING
         else:
-            yield path, "" if sha256_of(path) == expected else "changed since the run finished"
+            yield path, "" if sha256_of(path) == expected else CHANGED
 
 
 def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
@@ -77,7 +84,7 @@ def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
     """
     sums, result = read_checksums(directory), load_result(directory)
     if not sums and result is not None and result.files_digest is not None:
-        yield directory / SUMS_FILE, "missing, but was there when the run finished"
+        yield directory / SUMS_FILE, MISSING
     left_out = not_copied(directory, sums)
     yield from check_files(directory, {x: sums[x] for x in sums if x not in left_out})
     for _, path in step_checkpoints(directory) if sums else ():
@@ -86,10 +93,22 @@ def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def not_copied(directory: Path, sums: Mapping[str, str]) -> list[str]:
-    """The files of ``sums`` that a copy leaves out; none if any of them is in ``directory``."""
+    """The files of ``sums`` that a copy leaves out; if ``directory`` has a checkpoint or a
+    vocabulary of them, which a copy has not, it is the original.
+    """
+    averaged = [name for name in sums if name.startswith(_AVERAGED)]
+    missing = [name for name in averaged if not (directory / name).exists()]
     copied = (*RECORDS, RESULT_FILE)
-    left_out = [name for name in sums if not any(Path(name).match(x) for x in copied)]
-    return [] if any((directory / name).exists() for name in left_out) else left_out
+    others = [name for name in sums if not any(Path(name).match(pattern) for pattern in copied)]
+    is_original = any((directory / name).exists() for name in others)
+    return missing if is_original else [*missing, *others]
+
+
+def copied_files(directory: Path) -> list[Path]:
+    """The files of a run that ended that its copies have."""
+    patterns = (*RECORDS, RESULT_FILE, PRUNED_FILE, SUMS_FILE)
+    found = {path for pattern in patterns for path in directory.glob(pattern)}
+    return sorted(path for path in found if not path.name.startswith(_AVERAGED))
 
 
 def check_unchanged(directory: Path) -> None:

@@ -15,6 +15,8 @@ from transformer.files import read_json
 Log = Literal["wandb", "tensorboard", "none"]
 CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
+# The files of a user's class that the run was begun with.
+SOURCE_FILE = "source.json"
 CHECKPOINTS = "checkpoints"
 # Where an export says from which weights it was made.
 EXPORT_FILE = "export.json"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.records.experiment import CHECKPOINTS
 from transformer.config import from_dict
@@ -129,9 +130,12 @@ def samples_path(directory: Path, split: str) -> Path:
 def read_samples(directory: Path, split: str) -> list[Sample]:
     """The best and worst translations of ``split``, best first; empty if there are none."""
     path = samples_path(directory, split)
-    if not path.is_file():
-        return []
-    return list(from_dict(_Samples, read_json(path), str(path)).samples)
+    return to_samples(read_json(path) if path.is_file() else None, str(path))
+
+
+def to_samples(content: dict[str, Any] | None, where: str) -> list[Sample]:
+    """The samples in what a file of them has; none without a file."""
+    return [] if content is None else list(from_dict(_Samples, content, where).samples)
 
 
 def read_metrics(directory: Path) -> list[list[str]]:

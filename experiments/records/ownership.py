@@ -35,9 +35,12 @@ def claim(directory: Path, experiment: Experiment) -> None:
 
 def check_configuration(directory: Path, experiment: Experiment) -> None:
     """Check that ``directory`` belongs to this experiment, or to none yet."""
-    if not (directory / CONFIG_FILE).exists():
-        return
-    found = load_experiment(directory)
+    if (directory / CONFIG_FILE).exists():
+        check_same_configuration(directory, load_experiment(directory), experiment)
+
+
+def check_same_configuration(directory: Path, found: Experiment, experiment: Experiment) -> None:
+    """Check that the experiment ``found`` in ``directory`` has the configuration of another."""
     before, now = (to_dict(each.config.without_folders) for each in (found, experiment))
     changes = differences(before, now)
     if found.config.data.corpus.name != experiment.config.data.corpus.name:

@@ -13,6 +13,7 @@ from transformer.config import from_dict, to_dict
 from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
+PRUNED_FILE = "pruned.json"  # in place of it, of a trial that a search ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ import re
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.records.attempt import Attempt, Failure, read_attempt
+from experiments.records.checksums import check_unchanged, verify_files
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples
 from experiments.records.processes import is_running, process_of
@@ -25,12 +26,11 @@ from experiments.records.progress import (
     printable,
     read_progress,
 )
-from experiments.records.result import RESULT_FILE, Result, load_result, valid_scores
+from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, load_result, valid_scores
 from transformer.config import from_dict
 from transformer.errors import InputError
 from transformer.files import read_json
 
-PRUNED_FILE = "pruned.json"
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
 _ATTEMPT = re.compile(r"\.attempt-(\d+)$")
@@ -161,7 +161,7 @@ class Run:
     @cached_property
     def experiment(self) -> Experiment | None:
         """What is run; None before it has begun."""
-        has_begun = (self._newest() / CONFIG_FILE).is_file()
+        has_begun = (self.files / CONFIG_FILE).is_file()
         return self._read(load_experiment) if has_begun else None
 
     @cached_property
@@ -194,23 +194,37 @@ class Run:
     @property
     def process(self) -> str:
         """The name of its newest process; empty if it is not known."""
-        return process_of(self._newest())
+        return process_of(self.files)
 
     def log(self, count: int) -> list[str]:
         """The last lines of its output."""
         return self._read(lambda directory: last_log_lines(directory, count))
 
-    def _newest(self) -> Path:
+    @property
+    def files(self) -> Path:
+        """The folder that has its files now."""
         return locate(self.directory.with_name(_ATTEMPT.sub("", self.directory.name)))
+
+    def check(self) -> None:
+        """Check that the files of a finished run, all but its checkpoints, are unchanged.
+
+        Raises:
+            InputError: if not.
+        """
+        check_unchanged(self.directory)
+
+    def verify(self) -> Iterator[tuple[Path, str]]:
+        """Each file of a finished run, and what is wrong with it; empty if nothing is."""
+        return verify_files(self.directory)
 
     def _read(self, read: Callable[[Path], T]) -> T:
         """Read a file, again if the directory is renamed meanwhile, as when a run ends."""
         while True:
-            directory = self._newest()
+            directory = self.files
             try:
                 return read(directory)
             except (InputError, OSError):
-                if self._newest() == directory:
+                if self.files == directory:
                     raise
 
 

@@ -12,6 +12,7 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.cli import compare
 from experiments.evaluate.significance import compare_lines, compare_runs
 from experiments.records.outputs import hypotheses_path
+from experiments.records.run import read_run
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import new_run, number_pairs, write_corpus
 from transformer.errors import InputError
@@ -85,7 +86,7 @@ def test_runs_are_compared_by_their_translations(
     other = tmp_path / "other"
     new_run(other, tiny_experiment(folder, seed=7))
     with pytest.raises(InputError, match=r"other has no test\.hypotheses\.txt: it is not finished"):
-        compare_runs(finished, other, "test")
+        compare_runs(read_run(finished), read_run(other), "test")
     lines = (folder / "test.de").read_bytes()
     hypotheses_path(other, "test").write_bytes(lines)
     compare(finished, other, split="test")
@@ -96,8 +97,9 @@ def test_runs_are_compared_by_their_translations(
 
 def test_trees_are_not_compared_by_bleu(tmp_path: Path) -> None:
     new_run(tmp_path / "run", EXPERIMENTS["craft_short"])
+    run = read_run(tmp_path / "run")
     with pytest.raises(InputError, match="run is of a parser, and BLEU is of translations"):
-        compare_runs(tmp_path / "run", tmp_path / "run", "valid")
+        compare_runs(run, run, "valid")
 
 
 def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(
@@ -108,4 +110,4 @@ def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(
         path.rename(path.with_suffix(".th"))
     result = result_of(tiny_experiment(folder, ("valid",), max_steps=2), run)
     assert "|tok:char|" in (result.bleu_signature or "")
-    assert "|tok:char|" in compare_runs(run, run, "valid").signature
+    assert "|tok:char|" in compare_runs(read_run(run), read_run(run), "valid").signature

@@ -194,7 +194,7 @@ def test_changed_text_is_refused_with_the_file(own_run: tuple[Path, Path], call:
         run(tiny_experiment(own), directory)
     assert not (directory / "result.json").exists() and (directory / SUMS_FILE).exists()
     with pytest.raises(InputError, match=f"began with: {changed} changed"):
-        compare_runs(directory, directory, "valid")
+        compare_runs(read_run(directory), read_run(directory), "valid")
     ended = call("evaluate", directory)
     assert ended.code == 2 and f"began with: {changed} changed" in ended.stderr
     ended = call("verify", directory)
@@ -284,7 +284,7 @@ def test_runs_scored_on_different_text_are_not_compared(finished: Path, copy: Pa
     assert result is not None
     save_result(copy, record_checksums(copy, result))
     with pytest.raises(InputError, match=r"different text: valid/reference\.txt differs"):
-        compare_runs(finished, copy, "valid")
+        compare_runs(read_run(finished), read_run(copy), "valid")
 
 
 CHECKPOINT = "checkpoints/step-00000030.ckpt"
@@ -316,7 +316,7 @@ def test_a_changed_or_missing_file_is_named(name: str, copy: Path, call: Command
             check_unchanged(copy)  # too slow for each report
         else:
             with pytest.raises(InputError, match=f"{name} {said}: restore it, or remove the run"):
-                compare_runs(copy, copy, "valid")
+                compare_runs(read_run(copy), read_run(copy), "valid")
 
 
 def test_a_changed_line_of_the_record_is_named(copy: Path, call: Command) -> None:
@@ -350,7 +350,7 @@ def test_an_added_checkpoint_is_named(copy: Path, call: Command) -> None:
 def test_a_copy_keeps_each_line_and_says_what_it_leaves_out(
     copy: Path, tmp_path: Path, call: Command
 ) -> None:
-    copy_run(copy, tmp_path / "collected")
+    copy_run(read_run(copy), tmp_path / "collected")
     assert (tmp_path / "collected" / SUMS_FILE).read_text() == (copy / SUMS_FILE).read_text()
     check_unchanged(tmp_path / "collected")
     ended = call("verify", tmp_path / "collected")

@@ -1,0 +1,106 @@
+"""Write runs that ended as a collection: lines, the data that they share, and an archive."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ablations.tables.plan import LOCK_FILE
+from experiments.records.checksums import copied_files
+from experiments.records.collection import (
+    ARCHIVES,
+    DATA_FILES,
+    IN_LINE,
+    RUNS_FILE,
+    CollectedRun,
+    Collection,
+    Line,
+    archive_name,
+    curve_of,
+    data_name,
+)
+from experiments.records.experiment import DATA_FILE
+from experiments.records.run import Run
+from transformer.config import to_dict
+from transformer.errors import InputError
+from transformer.files import locked, read_json, to_json, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A run as a line, its ``data.json``, and the files that neither of them has."""
+
+    line: Line
+    data: bytes
+    others: Mapping[str, bytes]
+
+
+def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
+    """Add the ``runs``, by their names, to the collection in the folder ``target``.
+
+    A kill at any moment leaves the collection as it was, or with the runs.
+
+    Returns:
+        The names of those that it did not have.
+    """
+    if not runs:
+        return []
+    with locked(target / LOCK_FILE):
+        there = Collection(target)
+        new = [name for name in runs if name not in there.lines]
+        if new:
+            kept = {name: there.run(name) for name in there.lines}
+            every = kept | {name: runs[name] for name in new}
+            _write(target, [_pack(name, every[name]) for name in sorted(every)])
+        return new
+
+
+def _pack(name: str, run: Run) -> _Packed:
+    contents = {path.name: path.read_bytes() for path in copied_files(run.files)}
+    files = {file: hashlib.sha256(each).hexdigest() for file, each in contents.items()}
+    if isinstance(run, CollectedRun) and run.line.files != files:
+        run.check()
+        raise InputError(f"files of {run.directory} are missing in its archive: restore it")
+    data = contents.pop(DATA_FILE, b"")
+    fields = {key: read_json(run.files / file) for key, file in IN_LINE.items() if file in contents}
+    line = Line(name=name, curve=curve_of(run), data=files.get(DATA_FILE), files=files, **fields)
+    for file, content in line.contents.items():
+        if to_json(content).encode() == contents[file]:
+            del contents[file]
+    return _Packed(line, data, contents)
+
+
+def _write(target: Path, packed: Sequence[_Packed]) -> None:
+    """Write the new archive, then the lines that name it, and remove the old archive last."""
+    archive = _to_archive(packed)
+    digest = hashlib.sha256(archive).hexdigest()
+    write_atomically(target / archive_name(digest), archive)
+    data = {data_name(run.line.data): run.data for run in packed if run.line.data is not None}
+    for name, content in data.items():
+        if not (target / name).exists():
+            write_atomically(target / name, content)
+    lines = (to_dict(replace(run.line, archive=digest)) for run in packed)
+    write_atomically(target / RUNS_FILE, "".join(to_json(line, indent=None) for line in lines))
+    for path in [*target.glob(ARCHIVES), *target.glob(DATA_FILES)]:
+        if path.name != archive_name(digest) and path.name not in data:
+            path.unlink()
+
+
+def _to_archive(packed: Sequence[_Packed]) -> bytes:
+    """The archive of the runs' other files, the same at each call; files of one name are next to
+    each other, as they are alike.
+    """
+    members = {
+        (file, run.line.name): content for run in packed for file, content in run.others.items()
+    }
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:xz") as files:
+        for (file, name), content in sorted(members.items()):
+            member = tarfile.TarInfo(f"{name}/{file}")
+            member.size = len(content)
+            files.addfile(member, io.BytesIO(content))
+    return archive.getvalue()

@@ -1,0 +1,292 @@
+"""Runs that ended as lines of ``runs.jsonl``, with an archive of their larger files.
+
+Next to it are each different ``data.json`` once, as ``data-SHA256.json``, and
+``files-SHA256.tar.xz`` with every file that the lines do not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import shutil
+import tarfile
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from experiments.records.checksums import CHANGED, MISSING
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE, SOURCE_FILE, Experiment
+from experiments.records.outputs import Sample, samples_path, to_samples
+from experiments.records.progress import RunState
+from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result
+from experiments.records.run import Pruned, Run
+from transformer.config import from_dict
+from transformer.data.fetch.cache import sha256_of
+from transformer.errors import InputError
+from transformer.files import parse_json, to_json
+
+RUNS_FILE = "runs.jsonl"
+ARCHIVES = "files-*.tar.xz"
+DATA_FILES = "data-*.json"
+_DIGITS = 16  # of a sha256 in a name
+_NAME = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+){0,2}", re.ASCII)
+_MOST_LINE = 100_000_000  # bytes
+_MOST_UNPACKED = 500  # times the size of the archive; that of the committed ones is 5 to 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A run that ended, as a line of ``runs.jsonl``.
+
+    ``config``, ``result``, ``pruned``, ``source`` and the samples are what its files of these names
+    have. ``curve`` is the perplexity on the validation set by step. ``data`` is the sha256 of its
+    ``data.json``, ``files`` that of each of its files, and ``archive`` that of the archive.
+    """
+
+    name: str
+    config: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    pruned: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    curve: dict[str, float] = field(default_factory=dict[str, float])
+    valid_samples: dict[str, Any] | None = None
+    test_samples: dict[str, Any] | None = None
+    data: str | None = None
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    archive: str = ""
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.files):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a run or a file")
+
+    @property
+    def contents(self) -> dict[str, dict[str, Any]]:
+        """The content of each file of JSON that the line has."""
+        found = {name: getattr(self, key) for key, name in IN_LINE.items()}
+        return {name: content for name, content in found.items() if content is not None}
+
+
+# The file of each field of a line.
+IN_LINE = {
+    "config": CONFIG_FILE,
+    "result": RESULT_FILE,
+    "pruned": PRUNED_FILE,
+    "source": SOURCE_FILE,
+    "valid_samples": samples_path(Path(), "valid").name,
+    "test_samples": samples_path(Path(), "test").name,
+}
+
+
+def archive_name(sha256: str) -> str:
+    """The name of the archive with this checksum."""
+    return ARCHIVES.replace("*", sha256[:_DIGITS])
+
+
+def data_name(sha256: str) -> str:
+    """The name of the ``data.json`` with this checksum."""
+    return DATA_FILES.replace("*", sha256[:_DIGITS])
+
+
+class Collection:
+    """The lines of the folder ``path``, and the files that its runs had.
+
+    Args:
+        path: a folder; without a ``runs.jsonl`` it has no lines
+        below: only the runs whose names begin with this, such as ``confirm/``
+
+    Raises:
+        InputError: if a line cannot be read.
+    """
+
+    def __init__(self, path: Path, below: str = "") -> None:
+        self.path, self._below = path, below
+
+    @cached_property
+    def lines(self) -> Mapping[str, Line]:
+        """Each line by the name of its run without ``below``."""
+        found = {line.name: line for line in _read_lines(self.path / RUNS_FILE)}
+        return {
+            name.removeprefix(self._below): line
+            for name, line in found.items()
+            if name.startswith(self._below)
+        }
+
+    def run(self, name: str) -> CollectedRun:
+        """The run of a line."""
+        line = self.lines[name]
+        where = f"{self.path / RUNS_FILE}, {line.name}"
+        result, pruned = None, None
+        if line.result is not None:
+            result = from_dict(Result, line.result, where, strict=False)
+        elif line.pruned is not None:
+            pruned = from_dict(Pruned, line.pruned, where)
+        return CollectedRun(
+            name=name,
+            directory=self.path / line.name,
+            state=RunState.PRUNED if line.result is None else RunState.DONE,
+            result=result,
+            pruned=pruned,
+            line=line,
+            collection=self,
+        )
+
+    def check(self, line: Line) -> None:
+        """Check that a line, its data and the archive are as they were collected.
+
+        Raises:
+            InputError: if not.
+        """
+        problems = [
+            f"{self.path / file} {problem}"
+            for file, problem in self._shared_files(line).items()
+            if problem
+        ]
+        for name, content in line.contents.items():
+            if _sha256(to_json(content).encode()) != line.files.get(name) and (
+                problems or not self._has_other_form(line, name)
+            ):
+                problems.append(f"{name} of {line.name} in {self.path / RUNS_FILE} {CHANGED}")
+        if problems:
+            raise InputError(f"{'; '.join(problems)}: restore it")
+
+    def _has_other_form(self, line: Line, name: str) -> bool:
+        """Whether the archive has the same content, written in another way than ours."""
+        path = self.unpacked / line.name / name
+        if not path.is_file() or sha256_of(path) != line.files.get(name):
+            return False
+        return parse_json(path.read_bytes(), path) == line.contents[name]
+
+    def _shared_files(self, line: Line) -> dict[str, str]:
+        """The files that a line shares with others, and what is wrong with each."""
+        wanted = {archive_name(line.archive): line.archive}
+        if line.data is not None:
+            wanted[data_name(line.data)] = line.data
+        return {name: self._problem(name, sha256) for name, sha256 in wanted.items()}
+
+    def _problem(self, name: str, sha256: str) -> str:
+        if (name, sha256) not in self._problems:
+            path, problem = self.path / name, MISSING
+            if path.is_file():
+                problem = "" if sha256_of(path) == sha256 else CHANGED
+            self._problems[name, sha256] = problem
+        return self._problems[name, sha256]
+
+    @cached_property
+    def _problems(self) -> dict[tuple[str, str], str]:
+        return {}
+
+    def verify(self, line: Line) -> Iterator[tuple[Path, str]]:
+        """Each file of a run, and what is wrong with it; empty if nothing is."""
+        directory = self.unpacked / line.name
+        for name, sha256 in line.files.items():
+            path, problem = directory / name, MISSING
+            if path.is_file():
+                problem = "" if sha256_of(path) == sha256 else CHANGED
+            if not problem and name in line.contents:
+                is_same = parse_json(path.read_bytes(), path) == line.contents[name]
+                problem = "" if is_same else CHANGED
+            yield self.path / line.name / name, problem
+        run = Run(name=line.name, directory=directory)
+        if to_json(line.curve) != to_json(curve_of(run)):
+            yield self.path / RUNS_FILE, f"the curve of {line.name} {CHANGED}"
+
+    @cached_property
+    def unpacked(self) -> Path:
+        """A folder with the files of all runs, each in a folder of its name, for as long as this
+        object is used.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="runs-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        for line in self.lines.values():
+            directory = folder / line.name
+            directory.mkdir(parents=True)
+            for name, content in line.contents.items():
+                (directory / name).write_bytes(to_json(content).encode())
+            if line.data is not None and not self._problem(data_name(line.data), line.data):
+                data = (self.path / data_name(line.data)).read_bytes()
+                (directory / DATA_FILE).write_bytes(data)
+        for sha256 in {line.archive for line in self.lines.values()}:
+            if not self._problem(archive_name(sha256), sha256):
+                self._unpack(self.path / archive_name(sha256), folder)
+        return folder
+
+    def _unpack(self, archive: Path, into: Path) -> None:
+        """Unpack those files of the archive that a line names."""
+        wanted = {f"{x.name}/{file}" for x in self.lines.values() for file in x.files}
+        left = _MOST_UNPACKED * archive.stat().st_size
+        try:
+            with tarfile.open(archive, "r|xz") as files:
+                for member in files:
+                    left -= member.size
+                    if left < 0:
+                        raise InputError(f"{archive} has more than {_MOST_UNPACKED} times its size")
+                    content = files.extractfile(member) if member.isreg() else None
+                    if member.name in wanted and content is not None:
+                        (into / member.name).write_bytes(content.read())
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise InputError(f"{archive} cannot be unpacked ({error}): restore it") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedRun(Run):
+    """A run that is a line of a collection."""
+
+    line: Line
+    collection: Collection
+
+    @property
+    def files(self) -> Path:
+        return self.collection.unpacked / self.line.name
+
+    @cached_property
+    def experiment(self) -> Experiment | None:
+        where = str(self.directory / CONFIG_FILE)
+        return None if self.line.config is None else from_dict(Experiment, self.line.config, where)
+
+    @property
+    def curve(self) -> dict[int, float]:
+        return {int(step): value for step, value in self.line.curve.items()}
+
+    @cached_property
+    def samples(self) -> Sequence[Sample]:
+        return to_samples(self.line.valid_samples, str(self.directory))
+
+    @property
+    def process(self) -> str:
+        return ""
+
+    def log(self, count: int) -> list[str]:
+        return []
+
+    def check(self) -> None:
+        self.collection.check(self.line)
+
+    def verify(self) -> Iterator[tuple[Path, str]]:
+        return self.collection.verify(self.line)
+
+
+def curve_of(run: Run) -> dict[str, float]:
+    """The perplexity on the validation set by step, as a line has it."""
+    return {str(step): value for step, value in run.curve.items()}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_lines(path: Path) -> Iterator[Line]:
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for number, text in enumerate(iter(lambda: file.readline(_MOST_LINE), b""), 1):
+            where = f"{path}, line {number}"
+            try:
+                yield from_dict(Line, parse_json(text, where), where)
+            except InputError as error:
+                raise InputError(f"{error}; restore it") from error
