@@ -29,7 +29,7 @@ from experiments.records.outputs import is_regular, step_checkpoints
 from experiments.records.result import RESULT_FILE
 from transformer.config import TrainingConfig
 from transformer.errors import InputError
-from transformer.files import load_file
+from transformer.python_files import load_file
 
 ROOT = Path(__file__).parents[1]
 _TESTS = ROOT / "tests" / "gpu"

@@ -31,6 +31,7 @@ ALLOWED = {
     "transformer.corpus": ("transformer.errors", "transformer.files"),
     "transformer.config": ("transformer.corpus", "transformer.errors"),
     "transformer.files": ("transformer.errors",),
+    "transformer.python_files": ("transformer.errors",),
     "transformer.formats": (),
     "transformer.progress": ("transformer.formats",),
     "transformer.kernels": ("transformer.config",),
@@ -65,6 +66,7 @@ ALLOWED = {
         "transformer.files",
         "transformer.initialisation",
         "transformer.model",
+        "transformer.python_files",
     ),
     "transformer.variants": (
         "transformer.config",

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,20 @@ from tests.samples import DAMAGED_JSON
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import (
+    check_plain,
     expand_user,
-    load_file,
+    locked,
+    open_plain,
+    read_bytes,
     read_json,
+    read_text,
     remove_unfinished,
+    within,
     write_atomically,
     write_json,
+    write_output,
 )
+from transformer.python_files import load_file
 
 
 @dataclass(kw_only=True)
@@ -48,7 +56,7 @@ def test_json_is_readable_and_anything_but_an_object_is_refused(content: bytes, 
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path):
     with (tmp_path / "file.json").open("wb") as file:
         file.truncate(2**40)  # without taking as much of the disk
-    with pytest.raises(InputError, match="it has more than 100 MB"):
+    with pytest.raises(InputError, match="has more than 16 MB"):
         read_json(tmp_path / "file.json")
 
 
@@ -91,12 +99,77 @@ def test_an_error_in_a_users_file_has_its_line(tmp_path: Path, monkeypatch: pyte
         load_file(Path("a.py"), "table")
 
 
-def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path):
+def test_an_output_may_be_a_pipe_which_stays(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_atomically(tmp_path / "pipe", "text")
+    write_output(tmp_path / "pipe", "text")
     assert os.read(reader, 9) == b"text" and (tmp_path / "pipe").is_fifo()
     os.close(reader)
+
+
+ODD = {
+    "link": lambda path: path.symlink_to(path.with_name("secret")),
+    "dangling": lambda path: path.symlink_to(path.with_name("nothing")),
+    "pipe": os.mkfifo,
+    "folder": os.mkdir,
+    "socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+@pytest.mark.parametrize(
+    "use",
+    [
+        open_plain, check_plain, read_bytes, read_text, read_json,
+        lambda path: open_plain(path, "ab"), lambda path: locked(path).__enter__(),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_file_is_refused_in_one_line_and_changes_nothing(
+    make: Callable[[Path], object], use: Callable[[Path], object], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("secret").write_text("{}")
+    make(Path("odd"))
+    with pytest.raises(InputError, match=r"^odd is a \w+, and not a file: remove it, or"):
+        use(Path("odd"))
+    assert Path("secret").read_text() == "{}" and not Path("nothing").exists()
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_a_file_that_is_written_replaces_what_has_its_name_but_no_folder(
+    make: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("secret").write_text("kept")
+    make(Path("odd"))
+    if Path("odd").is_dir():
+        with pytest.raises(InputError, match="odd is a folder, and not a file"):
+            write_atomically(Path("odd"), "text")
+    else:
+        write_atomically(Path("odd"), "text")
+        assert read_text(Path("odd")) == "text"
+    assert Path("secret").read_text() == "kept" and not Path("nothing").exists()
+    assert len(list(tmp_path.iterdir())) == 2  # nothing half-written
+
+
+def test_a_name_stays_within_its_folder_which_may_be_a_link(tmp_path: Path):
+    (tmp_path / "disk" / "row").mkdir(parents=True)
+    (folder := tmp_path / "runs").symlink_to("disk")
+    assert within(folder, "row/seed-1") == folder / "row" / "seed-1"
+    (tmp_path / "disk" / "other").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="other is a link, which may lead anywhere"):
+        within(folder, "other/seed-1")
+    for name in ("../runs/row", "row/../../row", "/etc"):
+        with pytest.raises(InputError, match="leads out of the folder"):
+            within(folder, name)
+
+
+def test_commands_to_a_terminal_are_spelled_out(tmp_path: Path):
+    (path := tmp_path / "file").write_text('{"a\\u001b[2J": ["\\u009bä\\t\\n"]}\r\n\x1b]0;')
+    assert read_text(path) == '{"a\\u001b[2J": ["\\u009bä\\t\\n"]}\n\\x1b]0;'
+    write_json(path, {"a\x1b[2J": ["\x9bä\t\n"]})
+    assert read_json(path) == {"a\\x1b[2J": ["\\x9bä\t\n"]}
 
 
 def test_a_home_directory_that_is_not_known_is_refused():

@@ -17,8 +17,8 @@ from transformer.config import ModelConfig
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
-from transformer.files import load_file
 from transformer.model.encoder_decoder import Transformer
+from transformer.python_files import load_file
 from transformer.training.module import TransformerModule
 from transformer.variant import (
     _OF_TRAINING,

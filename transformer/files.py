@@ -1,22 +1,25 @@
-"""Write whole files and folders, lock files, load Python files."""
+"""Read and write whole files, in folders of others too.
+
+A folder may come from somebody else. What is read or written in it is a plain file: a link could
+lead to any file of the user's, and a pipe or a device keep a reader waiting.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import importlib.util
+import io
 import json
 import math
 import os
+import re
 import shutil
-import sys
+import stat
 import time
-import traceback
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, Literal, TextIO, cast
 
 from transformer.errors import InputError
 
@@ -24,13 +27,97 @@ _UNFINISHED = ".part"
 # What a file system says that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _POLL_SECONDS = 0.1
-_MOST_BYTES = 100_000_000  # of a file that has settings or figures
+_MOST_BYTES = 16_000_000  # of a file that has settings or figures, and is held in memory
 _MOST_DIGITS = 20  # as many as a seed of 64 bits has
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# Control characters but tabs and line breaks; some begin a terminal's commands.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def open_plain(path: Path, mode: Literal["rb", "ab", "a+b"] = "rb") -> BinaryIO:
+    """Open a plain file.
+
+    Raises:
+        InputError: if something else has its name.
+    """
+    return open(path, mode, opener=_open_plain)
+
+
+def _open_plain(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    except OSError:
+        check_plain(Path(path))
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    check_plain(Path(path))
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)  # it has just changed
+
+
+def check_plain(path: Path) -> None:
+    """Check that ``path`` is a plain file or nothing, before a library opens it by its name."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if (kind := _KINDS.get(stat.S_IFMT(path.lstat().st_mode))) is not None:
+            raise InputError(f"{path} is {kind}, and not a file: remove it, or restore the file")
+
+
+def within(folder: Path, name: str) -> Path:
+    """The path of ``name`` in a folder; the folder itself may be a link, those below it may not.
+
+    Raises:
+        InputError: if one is, or the name leads out of the folder.
+    """
+    path, parts = folder, Path(name).parts
+    if ".." in parts or Path(name).is_absolute():
+        raise InputError(f"{visible(name)!r} leads out of the folder {folder}: remove that name")
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            raise InputError(f"{path} is a link, which may lead anywhere: put the folder there")
+    return path
+
+
+def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
+    """The content of a plain file of at most so many bytes."""
+    with open_plain(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most / 1e6:.0f} MB, and is no file of a run")
+    return content
+
+
+def read_text(path: Path) -> str:
+    """The text of a small plain file, without what it could do to a terminal."""
+    return visible(read_bytes(path).decode(errors="replace").replace("\r\n", "\n"))
+
+
+def visible(text: str) -> str:
+    """``text`` with its control characters spelled out."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_visible(each) for each in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {visible(name): _visible(x) for name, x in cast(dict[str, Any], value).items()}
+    return value
 
 
 def remove_unfinished(directory: Path) -> None:
     """Remove the half-written files that killed processes left in a run's directory."""
-    for folder in (directory, directory / "checkpoints"):
+    for folder in (directory, within(directory, "checkpoints")):
         for path in folder.glob(f".*{_UNFINISHED}"):
             if not path.is_dir():  # as of an export, which may be at work
                 path.unlink(missing_ok=True)
@@ -109,7 +196,7 @@ def keep(part: Path, path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it exists."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -123,7 +210,8 @@ def locked(path: Path, *, seconds: float = math.inf, shared: bool = False) -> Ge
         BlockingIOError: if another process has it for so many ``seconds``.
     """
     kind, deadline = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
-    with path.open("a+", encoding="utf-8", errors="replace") as file:
+    opened = open_plain(path, "a+b")
+    with io.TextIOWrapper(opened, encoding="utf-8", errors="replace") as file:
         while True:
             try:
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -141,18 +229,24 @@ def locked(path: Path, *, seconds: float = math.inf, shared: bool = False) -> Ge
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace ``path``: after a crash, and for any reader, it is the whole old or new file.
-
-    A device or a pipe, such as /dev/null, is written to and stays.
-    """
-    is_special = path.exists() and not path.is_file() and not path.is_dir()
-    with path.open("wb") if is_special else replacing(path) as file:
+    """Replace ``path``: after a crash, and for any reader, it is the whole old or new file."""
+    with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write the file of ``--output``; a device or a pipe, such as /dev/null, stays one."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    else:
+        write_atomically(path, content)
 
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """A file to write that replaces ``path`` in the end; nothing is left behind if that fails."""
+    if path.is_dir() and not path.is_symlink():
+        check_plain(path)
     # A name of its own: a process on another machine may be writing the same file.
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
     try:
@@ -182,22 +276,20 @@ def to_json(value: object, *, indent: int | None = 2) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read an object that :func:`write_json` wrote."""
+    """Read an object that :func:`write_json` wrote; control characters in its texts are spelled
+    out.
+    """
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        return parse_json(read_bytes(path), path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
-    return parse_json(content, path)
 
 
 def parse_json(content: bytes, where: Path | str) -> dict[str, Any]:
     """The object of JSON in ``content``, which was read from ``where``."""
     try:
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES / 1e6:.0f} MB")
         text = content.decode()
-        value = json.loads(text, parse_int=_integer)
+        value = _visible(json.loads(text, parse_int=_integer))
         if not isinstance(value, dict):
             raise ValueError("it is not an object")
         if "\\ud" in text.lower():  # half of a pair could be read, but not written or printed
@@ -213,39 +305,3 @@ def _integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number has {len(digits)} digits")
     return int(digits)
-
-
-def load_file(path: Path, kind: str) -> ModuleType:
-    """Run a Python file and return it as a module; it may import what lies in its folder.
-
-    Args:
-        path: of the file
-        kind: what it should declare, such as "table", for the message
-    """
-    if not path.is_file():
-        raise InputError(f"there is no {kind} file {path}")
-    name = f"file:{path.resolve()}"  # no name of another module
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path} cannot be loaded as Python")
-    if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except InputError as error:
-        raise InputError(f"{_place(error, path)}: {error}") from error
-    except (Exception, SystemExit) as error:  # any failure of a user's file is bad input
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{_place(error, path)}: {message}") from error
-    return module
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The file and line that failed: of a user's file or of one that it imports from its folder; a
-    syntax error names its line itself.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    files = [x for x in frames if not x.filename.startswith("<")]  # as Python names its own code
-    own = [x for x in files if Path(x.filename).resolve().parent == path.resolve().parent]
-    return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(path)

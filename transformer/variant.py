@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from transformer.config import ModelConfig
 from transformer.errors import InputError
-from transformer.files import expand_user, load_file
+from transformer.files import expand_user
+from transformer.python_files import load_file
 
 if TYPE_CHECKING:
     from torch import nn

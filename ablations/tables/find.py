@@ -20,7 +20,7 @@ from ablations.tables.table4 import TABLE as TABLE4
 from experiments.devices import MOST
 from transformer.config import Config, fits
 from transformer.errors import InputError, unknown_name
-from transformer.files import load_file
+from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error
 TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}

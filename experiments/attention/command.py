@@ -24,7 +24,7 @@ from experiments.figures.render import DrawingError, to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
-from transformer.files import check_output, write_atomically
+from transformer.files import check_output, write_output
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -68,14 +68,14 @@ def show_attention(
         raise InputError(f"there is no layer {layer}: the model has layers 1 to {last}")
     if ending == ".html":
         page = attention_page(found, run=str(directory), kind=kind, layer=layer, heads=chosen)
-        write_atomically(path, page)
+        write_output(path, page)
     else:
         draw = {".svg": str, ".pdf": to_pdf, ".png": to_png}[ending]
         try:
             drawn = draw(to_svg(attention_figure(kind, found[kind], layer, chosen)))
         except DrawingError as error:
             raise InputError(f"{error}; --output with a name in .html needs no drawing") from error
-        write_atomically(path, drawn)
+        write_output(path, drawn)
     print(path)
 
 

@@ -14,7 +14,7 @@ from transformer.config import override
 from transformer.corpus import Corpus
 from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError, unknown_name
-from transformer.files import load_file
+from transformer.python_files import load_file
 
 FILES = "files:"
 # With a region or a script, as in zh-CN or eng_Latn.

@@ -31,7 +31,7 @@ from transformer.errors import InputError
 from transformer.evaluation.bleu import sentence_chrf
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.perplexity import perplexity
-from transformer.files import check_output, write_atomically, write_json
+from transformer.files import check_output, check_plain, write_json, write_output
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
 
@@ -86,6 +86,7 @@ def score_run(
     scores: dict[str, Scores] = {}
     for split in experiment.splits:
         if corpus.has(split):
+            check_plain(hypotheses_path(directory, split))
             found = score_split(trained, split, hypotheses_path(directory, split))
             write_samples(samples_path(directory, split), corpus.text(split), found.translations)
             scores[split] = found
@@ -155,7 +156,7 @@ def score(
     source, reference = text
     hypotheses = trained.decode(source, on_progress=on_progress)
     if hypotheses_file is not None:
-        write_atomically(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
+        write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = perplexity(trained.model, trained.vocabulary, source, reference)
     figures, signatures = trained.score(text, hypotheses)
     figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}

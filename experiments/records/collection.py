@@ -28,14 +28,14 @@ from experiments.records.run import Pruned, Run
 from transformer.config import from_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
-from transformer.files import parse_json, to_json
+from transformer.files import open_plain, parse_json, read_bytes, to_json
 
 RUNS_FILE = "runs.jsonl"
 ARCHIVES = "files-*.tar.xz"
 DATA_FILES = "data-*.json"
 _DIGITS = 16  # of a sha256 in a name
 _NAME = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+){0,2}", re.ASCII)
-_MOST_LINE = 100_000_000  # bytes
+_MOST_LINE = 16_000_000  # bytes
 _MOST_UNPACKED = 500  # times the size of the archive; that of the committed ones is 5 to 10
 
 
@@ -160,7 +160,7 @@ class Collection:
         path = self.unpacked / line.name / name
         if not path.is_file() or sha256_of(path) != line.files.get(name):
             return False
-        return parse_json(path.read_bytes(), path) == line.contents[name]
+        return parse_json(read_bytes(path), path) == line.contents[name]
 
     def _shared_files(self, line: Line) -> dict[str, str]:
         """The files that a line shares with others, and what is wrong with each."""
@@ -189,7 +189,7 @@ class Collection:
             if path.is_file():
                 problem = "" if sha256_of(path) == sha256 else CHANGED
             if not problem and name in line.contents:
-                is_same = parse_json(path.read_bytes(), path) == line.contents[name]
+                is_same = parse_json(read_bytes(path), path) == line.contents[name]
                 problem = "" if is_same else CHANGED
             yield self.path / line.name / name, problem
         run = Run(name=line.name, directory=directory)
@@ -209,7 +209,7 @@ class Collection:
             for name, content in line.contents.items():
                 (directory / name).write_bytes(to_json(content).encode())
             if line.data is not None and not self._problem(data_name(line.data), line.data):
-                data = (self.path / data_name(line.data)).read_bytes()
+                data = read_bytes(self.path / data_name(line.data))
                 (directory / DATA_FILE).write_bytes(data)
         for sha256 in {line.archive for line in self.lines.values()}:
             if not self._problem(archive_name(sha256), sha256):
@@ -283,7 +283,7 @@ def _sha256(content: bytes) -> str:
 def _read_lines(path: Path) -> Iterator[Line]:
     if not path.is_file():
         return
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         for number, text in enumerate(iter(lambda: file.readline(_MOST_LINE), b""), 1):
             where = f"{path}, line {number}"
             try:
