@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder, open_runs
+from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder
 from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import AT_LEAST_ONE, Options, Places

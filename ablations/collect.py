@@ -1,4 +1,4 @@
-"""Write runs that ended as a collection: lines, the data that they share, and an archive."""
+"""Write runs that ended as lines of ``runs.jsonl``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +28,9 @@ from experiments.records.experiment import DATA_FILE
 from experiments.records.run import Run
 from transformer.config import to_dict
 from transformer.errors import InputError
-from transformer.files import locked, read_json, to_json, write_atomically
+from transformer.files import locked, read_bytes, read_json, to_json, write_atomically
+
+_MOST_BYTES = 500_000_000  # of one file of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,17 @@ def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
 
 
 def _pack(name: str, run: Run) -> _Packed:
-    contents = {path.name: path.read_bytes() for path in copied_files(run.files)}
+    contents = {path.name: read_bytes(path, _MOST_BYTES) for path in copied_files(run.files)}
     files = {file: hashlib.sha256(each).hexdigest() for file, each in contents.items()}
     if isinstance(run, CollectedRun) and run.line.files != files:
         run.check()
         raise InputError(f"files of {run.directory} are missing in its archive: restore it")
     data = contents.pop(DATA_FILE, b"")
-    fields = {key: read_json(run.files / file) for key, file in IN_LINE.items() if file in contents}
-    line = Line(name=name, curve=curve_of(run), data=files.get(DATA_FILE), files=files, **fields)
+    line = Line(name=name, curve=curve_of(run), data=files.get(DATA_FILE), files=files)
+    for key, file in IN_LINE.items():
+        if file in contents:
+            with suppress(InputError):  # as damaged samples, which the archive has as they are
+                line = replace(line, **{key: read_json(run.files / file)})
     for file, content in line.contents.items():
         if to_json(content).encode() == contents[file]:
             del contents[file]

@@ -34,7 +34,7 @@ from experiments.records.result import RESULT_FILE
 from experiments.records.run import Run, attempt_number, locate, read_run
 from transformer.config import Config
 from transformer.errors import InputError
-from transformer.files import locked, make_directory, making
+from transformer.files import locked, make_directory, making, open_plain
 
 # A value for each column, such as a row of a DataFrame.
 Record = dict[str, Value]
@@ -339,8 +339,9 @@ def copy_run(run: Run, target: Path) -> None:
     """Copy a run without its checkpoints; the target is complete or does not exist."""
     with making(target) as part:
         part.mkdir(parents=True)
-        for file in copied_files(run.files):
-            shutil.copyfile(file, part / file.name)
+        for path in copied_files(run.files):
+            with open_plain(path) as file, (part / path.name).open("wb") as copied:
+                shutil.copyfileobj(file, copied)
 
 
 class LayersFolder(Folder):

@@ -171,7 +171,7 @@ def prepare_streams() -> None:
     warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
 
 
-def print_checks(name: str, checked: Iterable[tuple[Path, str]]) -> None:
+def print_checks(name: str, checked: Iterable[tuple[Path | str, str]]) -> None:
     """Print what is wrong with the files that were checked, and how many there are.
 
     Raises:

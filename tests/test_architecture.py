@@ -145,8 +145,9 @@ ALLOWED = {
     # Declared: nothing below but names of files and configuration.
     "ablations.tables": _above("files"),
     "ablations.search": _above("files tables"),
-    # Read.
-    "ablations.folder": _above("files tables search"),
+    # Read, and write as data.
+    "ablations.collect": _above("tables"),
+    "ablations.folder": _above("files tables search collect"),
     # Carried out.
     "ablations.runs": _above("files tables search folder"),
     # Shown.

@@ -1,4 +1,4 @@
-"""Runs that ended as lines of ``runs.jsonl``, with an archive of their larger files.
+"""Runs that ended, as lines of ``runs.jsonl`` and an archive.
 
 Next to it are each different ``data.json`` once, as ``data-SHA256.json``, and
 ``files-SHA256.tar.xz`` with every file that the lines do not have.
@@ -6,16 +6,16 @@ Next to it are each different ``data.json`` once, as ``data-SHA256.json``, and
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import lzma
 import re
 import shutil
 import tarfile
 import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from experiments.records.run import Pruned, Run
 from transformer.config import from_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
-from transformer.files import open_plain, parse_json, read_bytes, to_json
+from transformer.files import making, open_plain, parse_json, read_bytes, to_json
 
 RUNS_FILE = "runs.jsonl"
 ARCHIVES = "files-*.tar.xz"
@@ -183,6 +183,7 @@ class Collection:
 
     def verify(self, line: Line) -> Iterator[tuple[Path, str]]:
         """Each file of a run, and what is wrong with it; empty if nothing is."""
+        yield from ((self.path / name, text) for name, text in self._shared_files(line).items())
         directory = self.unpacked / line.name
         for name, sha256 in line.files.items():
             path, problem = directory / name, MISSING
@@ -198,13 +199,22 @@ class Collection:
 
     @cached_property
     def unpacked(self) -> Path:
-        """A folder with the files of all runs, each in a folder of its name, for as long as this
-        object is used.
+        """A folder with the files of all runs, each in a folder of its name, until this process
+        ends.
         """
-        folder = Path(tempfile.mkdtemp(prefix="runs-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        patterns = (RUNS_FILE, ARCHIVES, DATA_FILES)
+        files = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
+        versions = [(path, path.lstat().st_ino, path.lstat().st_mtime_ns) for path in files]
+        folder = _temporary() / _sha256(f"{self.path.resolve()} {self._below} {versions}".encode())
+        if not folder.is_dir():
+            with making(folder) as part:
+                part.mkdir()
+                self._write_files(part)
+        return folder
+
+    def _write_files(self, into: Path) -> None:
         for line in self.lines.values():
-            directory = folder / line.name
+            directory = into / line.name
             directory.mkdir(parents=True)
             for name, content in line.contents.items():
                 (directory / name).write_bytes(to_json(content).encode())
@@ -213,8 +223,7 @@ class Collection:
                 (directory / DATA_FILE).write_bytes(data)
         for sha256 in {line.archive for line in self.lines.values()}:
             if not self._problem(archive_name(sha256), sha256):
-                self._unpack(self.path / archive_name(sha256), folder)
-        return folder
+                self._unpack(self.path / archive_name(sha256), into)
 
     def _unpack(self, archive: Path, into: Path) -> None:
         """Unpack those files of the archive that a line names."""
@@ -269,6 +278,13 @@ class CollectedRun(Run):
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         return self.collection.verify(self.line)
+
+
+@cache
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def curve_of(run: Run) -> dict[str, float]:

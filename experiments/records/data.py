@@ -1,4 +1,4 @@
-"""``data.json`` and ``source.json``: the data and the class that a run started with."""
+"""The data and the class that a run started with."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_tables_runs_are_compiled_or_not_as_its_command_says(out: Path, call: 
 
 def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Call) -> None:
     assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3")[0] == 0
-    assert "1 runs copied to kept" in call("collect out --into kept")[1]
+    assert "1 runs added to kept" in call("collect out --into kept")[1]
     prepare_stand_ins(out.with_name("more"), {})
     shown = call(f"{RUN.replace('out', 'more')} --from kept")[1]
     assert "1 finished runs taken from kept" in shown

@@ -93,7 +93,7 @@ def test_what_ended_is_copied_and_the_rest_is_searched_there(
     (source / search.names[3] / "config.json").write_text("{")
     with pytest.warns(UserWarning, match="trial-0003: left out: .*config.json"):
         collect(source, into=target)
-    assert capsys.readouterr().out == f"3 runs copied to {target}\n"
+    assert capsys.readouterr().out == f"3 runs added to {target}\n"
     copied = SearchFolder(target).trials()
     assert copied[:3] == SearchFolder(source).trials()[:3]
     assert {trial.state for trial in copied[3:]} == {RunState.WAITING}

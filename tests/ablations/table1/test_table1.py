@@ -87,7 +87,7 @@ def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
         (f"{RUN}/of-run", "of-run has other runs (config.json): choose another directory"),
         (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
         ("report out/damaged", "layers.json cannot be read as JSON"),
-        ("collect out/elsewhere --into x", "it has no table.json"),
+        ("collect out/damaged --into x", "layers.json cannot be read as JSON"),
         ("run table3 --scale quick --directory out/elsewhere", "has other runs (layers.json)"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -166,14 +166,22 @@ def source(tmp_path: Path) -> Path:
     return root
 
 
-def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
+Share = Callable[[Path, Path], list[str]]
+
+
+@pytest.fixture(params=["collect", "copy"])
+def share(request: pytest.FixtureRequest) -> Share:
+    """Adds what has finished in a folder to another, as lines or as folders."""
+    return lambda source, target: getattr(TableFolder(source), request.param)(target)
+
+
+def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path, share: Share) -> None:
     target = tmp_path / "target"
     part = target / "base/.seed-1.part"  # of a copy that was cut short
     part.mkdir(parents=True)
     (part / "result.json").write_text("{")
-    assert TableFolder(source).collect(target) == [str(FIRST), str(SECOND)]
-    assert not part.exists()
-    kept = {path.name for path in FIRST.directory(target).iterdir()}
+    assert share(source, target) == [str(FIRST), str(SECOND)]
+    kept = {path.name for path in TableFolder(target).read(str(FIRST)).files.iterdir()}
     files = {"config.json", "data.json", "metrics.csv", "result.json", "valid.hypotheses.txt"}
     assert kept == files
     assert load_plan(target).cells == (FIRST, SECOND)  # seed 2 has not finished
@@ -181,30 +189,34 @@ def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path) -> None:
     assert [rows["base"][0].perplexity, rows["narrow"][0].perplexity] == [5.0, 6.0]
 
 
-def test_a_file_in_place_of_the_directory_is_named(source: Path, tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_named(
+    source: Path, tmp_path: Path, share: Share
+) -> None:
     (tmp_path / "target").touch()
     with pytest.raises(InputError, match="target cannot be made"):
-        TableFolder(source).collect(tmp_path / "target")
+        share(source, tmp_path / "target")
 
 
-def test_what_was_begun_there_stays(source: Path, tmp_path: Path) -> None:
+def test_what_was_begun_there_stays(source: Path, tmp_path: Path, share: Share) -> None:
     target = tmp_path / "target"
     plan = claim_plan(target, small_plan(rows=["base"], seeds=[3]))
     finish(target, plan, Cell("base", 3))
     FIRST.directory(target).with_name("seed-1.attempt-2").mkdir()
-    assert TableFolder(source).collect(target) == [str(SECOND)]
-    assert load_result(FIRST.directory(target)) is None
+    assert share(source, target) == [str(SECOND)]
+    assert TableFolder(target).read(str(FIRST)).result is None
     assert load_plan(target).cells == (FIRST, Cell("base", 3), SECOND)
-    assert TableFolder(source).collect(target) == []
+    assert share(source, target) == []
 
 
-def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(
+    tmp_path: Path, share: Share
+) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     plan = claim_plan(source, small_plan(rows=["base"], seeds=range(1, 21)))
     for cell in plan.cells:
         finish(source, plan, cell)
     with ThreadPoolExecutor(4) as shards:
-        copied = shards.map(lambda _: TableFolder(source).collect(target), range(4))
+        copied = shards.map(lambda _: share(source, target), range(4))
         assert sorted(map(len, copied)) == [0, 0, 0, 20]
 
 
@@ -248,7 +260,9 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     base, narrow = compute_numbers(TableFolder(source)).rows
     assert len(base.results) == 1 and not narrow.results
     assert f"{path} changed since the run finished" in narrow.unfinished[0].problem
-    copied = FIRST.directory(target)
+    copied = TableFolder(target).read(str(FIRST)).files
     assert read_checksums(copied) == read_checksums(FIRST.directory(source))
-    (copied / "metrics.csv").write_text("")
-    assert not compute_numbers(TableFolder(target)).results
+    with pytest.warns(UserWarning, match="left out"):
+        TableFolder(source).copy(tmp_path / "copied")
+    (FIRST.directory(tmp_path / "copied") / "metrics.csv").write_text("")
+    assert not compute_numbers(TableFolder(tmp_path / "copied")).results
