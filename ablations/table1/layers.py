@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,94 +12,74 @@ from ablations.tables import table1 as paper
 from ablations.tables.table1 import HEAD_WIDTH, KERNEL
 
 
-def make_layer(name: str, d: int, device: torch.device | None = None) -> nn.Module:
-    """The layer of that name with input and output of width ``d``."""
-    around = KERNEL // 2
-    makers = {
-        paper.ATTENTION: SelfAttention,
-        paper.RECURRENT: lambda: Recurrent(d),
-        paper.CONVOLUTION: lambda: Convolution(nn.Conv1d(d, d, KERNEL, padding=around)),
-        paper.SEPARABLE: lambda: Convolution(
-            nn.Conv1d(d, d, KERNEL, padding=around, groups=d), nn.Conv1d(d, d, 1)
-        ),
-        paper.RESTRICTED: lambda: RestrictedAttention(paper.NEIGHBOURHOOD),
-        paper.PROJECTED: lambda: ProjectedAttention(d),
-    }
-    return makers[name]().to(device)
+class Layer(nn.Module):
+    """A function of (batch, n, d) to the same shape, and the parts that have its weights."""
 
-
-class SelfAttention(nn.Module):
-    """softmax(QKᵀ/√d_k)V with heads of width 64 (equation 1), for which Table 1 has n²·d.
-
-    Queries, keys and values are the input itself: :class:`ProjectedAttention` adds the projections.
-    As d grows there are more heads, as in the paper's models, not wider ones.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        heads = _split(x)
-        return _join(F.scaled_dot_product_attention(heads, heads, heads))
-
-
-class ProjectedAttention(nn.Module):
-    """``nn.MultiheadAttention``: attention with the four projections of section 3.2.2."""
-
-    def __init__(self, d: int) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], *parts: nn.Module) -> None:
         super().__init__()
-        self.attention = nn.MultiheadAttention(d, d // HEAD_WIDTH, batch_first=True)
+        self.function = function
+        self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.attention(x, x, x, need_weights=False)[0]
+        return self.function(x)
 
 
-class RestrictedAttention(nn.Module):
-    """Each position attends to the r positions around it (section 4), without projections.
+def make_layer(name: str, d: int, gap: int = 1) -> Layer:
+    """The layer of that name and width ``d``; ``gap`` is the dilation of a dilated convolution."""
+    around = KERNEL // 2
+    match name:
+        case paper.ATTENTION:
+            return Layer(self_attention)
+        case paper.RESTRICTED:
+            return Layer(lambda x: restricted_attention(x, paper.NEIGHBOURHOOD))
+        case paper.PROJECTED:
+            attention = nn.MultiheadAttention(d, d // HEAD_WIDTH, batch_first=True)
+            return Layer(lambda x: attention(x, x, x, need_weights=False)[0], attention)
+        case paper.RECURRENT:
+            lstm = nn.LSTM(d, d, batch_first=True)
+            return Layer(lambda x: lstm(x)[0], lstm)
+        case paper.CONVOLUTION:
+            convolution = nn.Sequential(nn.Conv1d(d, d, KERNEL, padding=around))
+        case paper.SEPARABLE:
+            by_channel = nn.Conv1d(d, d, KERNEL, padding=around, groups=d)
+            convolution = nn.Sequential(by_channel, nn.Conv1d(d, d, 1))
+        case paper.DILATED:
+            # It looks back, as in a decoder: wide gaps on both sides would leave the sequence.
+            before = nn.ConstantPad1d((gap * (KERNEL - 1), 0), 0.0)
+            convolution = nn.Sequential(before, nn.Conv1d(d, d, KERNEL, dilation=gap))
+        case _:
+            raise ValueError(f"there is no layer {name}")
+    return Layer(lambda x: convolution(x.mT).mT, convolution)
+
+
+def self_attention(x: Tensor) -> Tensor:
+    """softmax(QKᵀ/√d_k)V (equation 1), without projections: Q, K and V are the input itself.
+
+    Heads have width 64: as d grows there are more, as in the paper's models, not wider ones.
+    """
+    heads = _split(x)
+    return _join(F.scaled_dot_product_attention(heads, heads, heads))
+
+
+def restricted_attention(x: Tensor, r: int) -> Tensor:
+    """Self-attention of each position to the r positions around it (section 4).
 
     Computed in blocks of r queries against the 2r keys that any of them can reach, with a mask for
     the half that is out of reach of each: twice the products of r·n·d, and never n² of them.
     """
-
-    def __init__(self, r: int) -> None:
-        super().__init__()
-        self.r = r
-
-    def forward(self, x: Tensor) -> Tensor:
-        r, n = self.r, x.shape[-2]
-        blocks = -(-n // r)
-        fill = blocks * r - n
-        heads = _split(x).flatten(0, 1)
-        queries = F.pad(heads, (0, 0, 0, fill)).unflatten(1, (blocks, r))
-        keys = F.pad(heads, (0, 0, r // 2, fill + r // 2)).unfold(1, 2 * r, r).mT
-        mask = self._reach(n, blocks, x.device)
-        found = F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask)
-        return _join(found.flatten(1, 2)[:, :n].unflatten(0, (len(x), -1)))
-
-    def _reach(self, n: int, blocks: int, device: torch.device) -> Tensor:
-        """True for the keys of its window that a query attends to: (1, blocks, r, 2r)."""
-        r = self.r
-        start = r * torch.arange(blocks, device=device)[:, None, None]
-        query = start + torch.arange(r, device=device)[:, None]
-        key = start - r // 2 + torch.arange(2 * r, device=device)
-        near = (key >= query - r // 2) & (key < query + r // 2)
-        # A query that only fills the last block attends to anything: a softmax needs one key.
-        return (near & ((key >= 0) & (key < n) | (query >= n)))[None]
-
-
-class Recurrent(nn.Module):
-    """``nn.LSTM`` of one layer and one direction."""
-
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(d, d, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.lstm(x)[0]
-
-
-class Convolution(nn.Sequential):
-    """Convolutions over the positions, one after another."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.mT).mT
+    n = x.shape[-2]
+    blocks = -(-n // r)
+    fill = blocks * r - n
+    around = (r // 2, fill + r // 2)
+    heads = _split(x).flatten(0, 1)
+    queries = F.pad(heads, (0, 0, 0, fill)).unflatten(1, (blocks, r))
+    keys = F.pad(heads, (0, 0, *around)).unfold(1, 2 * r, r).mT
+    exists = F.pad(x.new_ones(n, dtype=torch.bool), around).unfold(0, 2 * r, r)[:, None]
+    mask = x.new_ones(r, 2 * r, dtype=torch.bool).triu().tril(r - 1) & exists
+    # A query that only fills the last block may have no key, but a softmax needs one.
+    mask |= ~mask.any(-1, keepdim=True)
+    found = F.scaled_dot_product_attention(queries, keys, keys, attn_mask=mask[None])
+    return _join(found.flatten(1, 2)[:, :n].unflatten(0, (len(x), -1)))
 
 
 def _split(x: Tensor) -> Tensor:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Collection
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -14,16 +11,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ablations.files import LAYERS_FILE, check_free
 from ablations.folder import LayersFolder
 from ablations.report.layout import print_page
-from ablations.table1.layers import Convolution, make_layer
+from ablations.table1.layers import make_layer
 from ablations.table1.report import write_layers_report
 from ablations.tables import table1 as paper
-from ablations.tables.measurements import (
-    Measurements,
-    Point,
-    continue_measurements,
-)
+from ablations.tables.measurements import Measurements, Point, load_measurements
 from ablations.tables.table1 import NAMES, PATHS, STEP_LENGTHS
 from experiments.devices import default_device, device_name
 from experiments.records.ownership import lock_directory
@@ -34,9 +28,7 @@ from transformer.kernels.threads import torch_threads
 from transformer.progress import show_progress
 
 _SAMPLES = 5
-_SAMPLE_SECONDS = (
-    0.005  # a sample is the mean over as many passes, so that clock ticks do not matter
-)
+_SAMPLE_SECONDS = 0.005  # at least, so that clock ticks do not matter
 _THREADS = 1  # as the gain by several depends on how torch divides a layer, not on Table 1
 _WIDTH = 64  # of layers whose steps are counted
 # The operations of autograd's graph that multiply matrices.
@@ -56,78 +48,78 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
     root = directory or Path("runs") / f"table1-{device.type}"
     make_directory(root)
     with lock_directory(root), torch_threads(_THREADS):
-        kind = "cuda" if device.type == "cuda" else "cpu"
-        here = Measurements(kind=kind, device=device_name(device), torch=torch.__version__)
-        found = continue_measurements(root, here)
+        check_free(root, LAYERS_FILE)
+        here = Measurements(kind=device.type, device=device_name(device), torch=torch.__version__)
+        found = load_measurements(root) if (root / LAYERS_FILE).exists() else here
+        if (found.device, found.torch) != (here.device, here.torch):
+            raise InputError(
+                f"{root} was measured on {found.device} with torch {found.torch}, but here are "
+                f"{here.device} and torch {here.torch}: choose another --directory"
+            )
         print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
         try:
-            if not found.sequential:
-                found.sequential = {
-                    x: [sequential_operations(x, n) for n in STEP_LENGTHS] for x in NAMES
-                }
-                found.paths = {x: [path_length(x, n) for n in STEP_LENGTHS] for x in PATHS}
-            _measure(root, found, device, quick=quick)
+            _measure(found, root, device, found.lacking(quick))
         except KeyboardInterrupt:
             print("stopped; the same command continues from here")
             raise
-        page = write_layers_report(LayersFolder(root))
-    print_page(page, root)
+        print_page(write_layers_report(LayersFolder(root)), root)
     return 0
 
 
-def _measure(root: Path, found: Measurements, device: torch.device, *, quick: bool) -> None:
+def _measure(
+    found: Measurements, root: Path, device: torch.device, sizes: list[tuple[int, int]]
+) -> None:
+    """Measure layers of these widths and lengths, and save each size when it is done."""
+    if not found.sequential:
+        found.sequential = {x: [sequential_operations(x, n) for n in STEP_LENGTHS] for x in NAMES}
+        found.paths = {x: [path_length(x, n) for n in STEP_LENGTHS] for x in PATHS}
     if device.type == "cuda":
         # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
         torch.backends.cudnn.allow_tf32 = False
-    lacking = found.lacking(quick)
-    done = 0  # a point takes about as long as it has numbers
-    with show_progress("timing layers", sum(d * n for d, n in lacking)) as show:
-        for d, n in lacking:
-            flops = {name: count_flops(name, n, d) for name in NAMES}
-            names = [x for x in NAMES if device.type == "cuda" or flops[x] <= paper.most_flops(x)]
-            found.points.append(measure_layers(names, n, d, device, flops))
+    done = 0  # a size takes about as long as it has numbers
+    with show_progress("timing layers", sum(d * n for d, n in sizes)) as show:
+        for d, n in sizes:
+            found.points.append(measure_layers(n, d, device))
             found.save(root)
-            show(done := done + d * n)
+            done += d * n
+            show(done)
 
 
-def measure_layers(
-    names: Collection[str], n: int, d: int, device: torch.device, flops: dict[str, int]
-) -> Point:
-    """Time each layer forward and backward on one sequence, and measure its memory.
-
-    Samples are taken of all layers in turn, so that a slow spell of the machine affects all alike.
-    """
+def measure_layers(n: int, d: int, device: torch.device) -> Point:
+    """Time each layer forward and backward on one sequence, and measure its memory."""
     torch.manual_seed(0)
-    layers = {name: make_layer(name, d, device) for name in names}
     x = torch.randn(1, n, d, device=device, requires_grad=True)
-    passes: dict[str, int] = {}
-    for name, layer in layers.items():
-        _time_pass(layer, x)
-        passes[name] = math.ceil(_SAMPLE_SECONDS / sum(_time_pass(layer, x)))
-    point = Point(
-        n=n,
-        d=d,
-        commit=commit(),
-        flops=flops,
-        forward={name: [] for name in names},
-        backward={name: [] for name in names},
-        memory={name: memory(layer, x) for name, layer in layers.items()},
-    )
+    flops = {name: count_flops(name, n, d) for name in NAMES}
+    point = Point(n=n, d=d, commit=commit(), flops=flops, forward={}, backward={}, memory={})
+    layers: dict[str, nn.Module] = {}
+    for name in NAMES:
+        if device.type == "cuda" or flops[name] <= paper.most_flops(name):
+            layer = layers[name] = make_layer(name, d).to(device)
+            _time_passes(layer, x)  # the first are slow
+            point.memory[name] = memory(layer, x)
+            point.forward[name], point.backward[name] = [], []
     for _ in range(_SAMPLES):
+        # All in turn, so that a slow spell of the machine affects all alike.
         for name, layer in layers.items():
-            there, back = zip(*(_time_pass(layer, x) for _ in range(passes[name])), strict=True)
-            point.forward[name].append(fmean(there))
-            point.backward[name].append(fmean(back))
+            forward, backward = _time_passes(layer, x)
+            point.forward[name].append(forward)
+            point.backward[name].append(backward)
     return point
 
 
-def _time_pass(layer: nn.Module, x: Tensor) -> tuple[float, float]:
-    """Seconds of a pass forward, and backward to the input and the weights."""
-    start = _clock(x.device)
-    output = layer(x)
-    middle = _clock(x.device)
-    torch.autograd.grad(output, [x, *layer.parameters()], x.detach())
-    return middle - start, _clock(x.device) - middle
+def _time_passes(layer: nn.Module, x: Tensor) -> tuple[float, float]:
+    """Mean seconds of a pass forward, and of one backward to the input and the weights."""
+    forward: list[float] = []
+    backward: list[float] = []
+    while sum(forward) + sum(backward) < _SAMPLE_SECONDS:
+        start = _clock(x.device)
+        output = layer(x)
+        middle = _clock(x.device)
+        torch.autograd.grad(output, [x, *layer.parameters()], x.detach())
+        forward.append(middle - start)
+        backward.append(_clock(x.device) - middle)
+        del output  # or the next pass would find it in memory
+    return fmean(forward), fmean(backward)
 
 
 def _clock(device: torch.device) -> float:
@@ -147,42 +139,38 @@ def memory(layer: nn.Module, x: Tensor) -> int:
     if x.device.type == "cuda":
         before = torch.cuda.memory_allocated(x.device)
         torch.cuda.reset_peak_memory_stats(x.device)
-        _time_pass(layer, x)
+        _time_passes(layer, x)
         return torch.cuda.max_memory_allocated(x.device) - before
-    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            saved[storage.data_ptr()] = storage.nbytes()
+        saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         output = layer(x)  # kept, so that no memory is used twice
     del output
+    for weight in layer.parameters():
+        saved.pop(weight.untyped_storage().data_ptr(), None)
     return sum(saved.values())
 
 
 def count_flops(name: str, n: int, d: int) -> int:
-    """FLOPs of the matrix products of a pass forward and backward; a multiply-add is two.
-
-    torch counts those forward on its ``meta`` device, which computes nothing and has no fused
-    attention that would hide them; backward, each has two of the same size. An LSTM, which torch
-    would unroll for minutes, is counted at one position.
-    """
-    device = torch.device("meta")
+    """FLOPs of the matrix products of a pass forward and backward; a multiply-add is two."""
+    # torch would unroll an LSTM for minutes.
     length = 1 if name == paper.RECURRENT else n
+    # The meta device computes nothing, and has no fused attention that would hide products.
+    layer = make_layer(name, d).to("meta")
     with FlopCounterMode(display=False) as counter:
-        make_layer(name, d, device)(torch.empty(1, length, d, device=device))
+        layer(torch.empty(1, length, d, device="meta"))
+    # For each product forward there are two of the same size backward.
     return 3 * counter.get_total_flops() * (n // length)
 
 
 def sequential_operations(name: str, n: int) -> int:
-    """The longest chain of matrix products in a layer, each of which needs the one before.
-
-    It is read from autograd's graph on a CPU in double precision, where torch fuses no LSTM.
-    """
+    """The longest chain of matrix products in autograd's graph of a layer."""
+    # In double precision on a CPU torch fuses no LSTM.
     x = torch.randn(1, n, _WIDTH, dtype=torch.float64, requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):
         end = make_layer(name, _WIDTH).double()(x).grad_fn
@@ -214,21 +202,9 @@ def path_length(name: str, n: int) -> int:
     support[:, -1] = 1
     layers = 0
     while not support[:, 0].any():
-        (gradient,) = torch.autograd.grad(_layer_of_stack(name, layers)(state), state, support)
+        output = make_layer(name, _WIDTH, gap=paper.KERNEL**layers)(state)
+        (gradient,) = torch.autograd.grad(output, state, support)
         # Only where it is not zero counts: its size would underflow after some hundred layers.
         support = (gradient != 0).to(state.dtype)
         layers += 1
     return layers
-
-
-@cache
-def _layer_of_stack(name: str, number: int) -> nn.Module:
-    """Layer ``number`` of a stack, from 0: only the gaps of dilated convolutions depend on it.
-
-    Convolutions look back, as in a decoder: on both sides, wide gaps would leave the sequence.
-    """
-    if name != paper.DILATED:
-        return make_layer(name, _WIDTH)
-    gap = paper.KERNEL**number
-    before = nn.ConstantPad1d((gap * (paper.KERNEL - 1), 0), 0.0)
-    return Convolution(before, nn.Conv1d(_WIDTH, _WIDTH, paper.KERNEL, dilation=gap))

@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Literal
 
-from ablations.files import LAYERS_FILE, check_free
-from ablations.tables.table1 import LENGTHS, WIDTHS
+from ablations.files import LAYERS_FILE
+from ablations.tables import table1 as paper
 from transformer.config import from_dict
-from transformer.errors import InputError
 from transformer.files import read_json, to_json, write_atomically
 
-COLUMNS = (
-    *("layer", "n", "d", "flops", "forward_seconds", "backward_seconds"),
-    *("seconds", "seconds_low", "seconds_high", "memory_bytes", "samples"),
-)
+_QUICK_WIDTH, _QUICK_LENGTH = 256, 512  # up to which all takes a minute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +33,23 @@ class Point:
         pairs = zip(self.forward[name], self.backward[name], strict=True)
         return [there + back for there, back in pairs]
 
+    def costs(self, name: str) -> dict[str, float]:
+        """The costs of a layer: FLOPs and, if it was timed, medians, quartiles and bytes."""
+        costs: dict[str, float] = {"flops": self.flops[name]}
+        if name in self.memory:
+            costs["forward_seconds"] = median(self.forward[name])
+            costs["backward_seconds"] = median(self.backward[name])
+            low, middle, high = quantiles(self.seconds(name), n=4)
+            costs |= {"seconds": middle, "seconds_low": low, "seconds_high": high}
+            costs |= {"memory_bytes": self.memory[name], "samples": len(self.forward[name])}
+        return costs
+
 
 @dataclass(kw_only=True, slots=True)
 class Measurements:
     """The points, and the dependent steps at each of ``STEP_LENGTHS``, on one device."""
 
-    kind: Literal["cpu", "cuda"]
+    kind: str  # cpu or cuda
     device: str
     torch: str
     sequential: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -51,50 +57,27 @@ class Measurements:
     points: list[Point] = field(default_factory=list[Point])
 
     def save(self, directory: Path) -> None:
+        """Write the file, in place of an earlier one."""
         write_atomically(directory / LAYERS_FILE, to_json(asdict(self), indent=None))
 
     def lacking(self, quick: bool = False) -> list[tuple[int, int]]:
-        """Width and length of the points that are wanted and not measured yet."""
+        """Width and length of the points that are not measured, of ``quick`` the small ones."""
+        wanted = [(d, n) for d in paper.WIDTHS for n in paper.LENGTHS]
+        if quick:
+            wanted = [(d, n) for d, n in wanted if d <= _QUICK_WIDTH and n <= _QUICK_LENGTH]
         measured = {(point.d, point.n) for point in self.points}
-        return [size for size in wanted_points(quick) if size not in measured]
+        return [size for size in wanted if size not in measured]
 
     def records(self) -> list[dict[str, int | float | str | None]]:
-        """All points: sizes, FLOPs, medians and quartiles in seconds, bytes."""
-        rows: list[dict[str, int | float | str | None]] = []
-        for point in sorted(self.points, key=lambda point: (point.d, point.n)):
-            for name, bytes_ in point.memory.items():
-                samples = point.seconds(name)
-                low, middle, high = quantiles(samples, n=4)
-                times = (median(point.forward[name]), median(point.backward[name]))
-                sizes = (name, point.n, point.d, point.flops[name])
-                cells = (*sizes, *times, middle, low, high, bytes_, len(samples))
-                rows.append(dict(zip(COLUMNS, cells, strict=True)))
-        return rows
-
-
-def wanted_points(quick: bool = False) -> list[tuple[int, int]]:
-    """Width and length of every point, or of those that take a minute in all."""
-    most = (256, 512) if quick else (max(WIDTHS), max(LENGTHS))
-    return [(d, n) for d in WIDTHS for n in LENGTHS if d <= most[0] and n <= most[1]]
+        """A record for each layer that was timed and each size: its costs."""
+        return [
+            {"layer": name, "n": point.n, "d": point.d, **point.costs(name)}
+            for point in sorted(self.points, key=lambda point: (point.d, point.n))
+            for name in point.memory
+        ]
 
 
 def load_measurements(directory: Path) -> Measurements:
     """The measurements of a directory."""
     path = directory / LAYERS_FILE
     return from_dict(Measurements, read_json(path), str(path))
-
-
-def continue_measurements(directory: Path, here: Measurements) -> Measurements:
-    """The measurements of a directory, if they are of the same device and torch as ``here``; or
-    ``here``, which has none yet.
-    """
-    check_free(directory, LAYERS_FILE)
-    if not (directory / LAYERS_FILE).exists():
-        return here
-    found = load_measurements(directory)
-    if (found.device, found.torch) != (here.device, here.torch):
-        raise InputError(
-            f"{directory} was measured on {found.device} with torch {found.torch}, but here are "
-            f"{here.device} and torch {here.torch}: choose another --directory"
-        )
-    return found

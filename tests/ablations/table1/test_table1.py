@@ -15,10 +15,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ablations.cli import PROGRAM
 from ablations.folder import LayersFolder
 from ablations.table1 import measure
-from ablations.table1.layers import RestrictedAttention, SelfAttention, make_layer
+from ablations.table1.layers import make_layer, restricted_attention, self_attention
 from ablations.table1.measure import count_flops, memory, path_length, sequential_operations
 from ablations.table1.report import find_crossing, fit_exponent, write_layers_report
-from ablations.tables import measurements
 from ablations.tables import table1 as paper
 from ablations.tables.measurements import Measurements, load_measurements
 from ablations.tables.table1 import NAMES, RECURRENT
@@ -31,9 +30,10 @@ COMMITTED = Path(__file__).parents[3] / "experiments" / "results" / "table1"
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
     """A working directory, and sizes that take a second."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measurements, "LENGTHS", (16, 32))
-    monkeypatch.setattr(measurements, "WIDTHS", (64, 512))
+    monkeypatch.setattr(paper, "LENGTHS", (16, 32))
+    monkeypatch.setattr(paper, "WIDTHS", (64, 512))
     monkeypatch.setattr(measure, "STEP_LENGTHS", (4, 8))
+    monkeypatch.setattr(measure, "_SAMPLE_SECONDS", 1e-9)  # one pass
     return tmp_path / "out"
 
 
@@ -51,10 +51,10 @@ def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
     measure_layers = measure.measure_layers
     monkeypatch.setattr(paper, "MOST_FLOPS_RECURRENT", 48 * 16 * 64**2)  # of the first size alone
 
-    def interrupted(names: list[str], n: int, *words: Any) -> object:
+    def interrupted(n: int, *words: Any) -> object:
         if n == 32:
             raise KeyboardInterrupt
-        return measure_layers(names, n, *words)
+        return measure_layers(n, *words)
 
     with monkeypatch.context() as patch:
         patch.setattr(measure, "measure_layers", interrupted)
@@ -153,8 +153,8 @@ def test_restricted_attention_is_attention_under_a_band(n: int) -> None:
     distance = torch.arange(n) - torch.arange(n)[:, None]
     scores = (heads @ heads.mT / 8).masked_fill((distance < -r // 2) | (distance >= r // 2), -1e30)
     expected = (scores.softmax(-1) @ heads).transpose(1, 2).flatten(2)
-    torch.testing.assert_close(RestrictedAttention(r)(x), expected)
-    torch.testing.assert_close(RestrictedAttention(2 * n)(x), SelfAttention()(x))
+    torch.testing.assert_close(restricted_attention(x, r), expected)
+    torch.testing.assert_close(restricted_attention(x, 2 * n), self_attention(x))
 
 
 def test_flops_are_those_of_the_formulas() -> None:
@@ -174,7 +174,7 @@ def test_flops_are_those_of_the_formulas() -> None:
 def test_backward_takes_twice_the_products_of_forward(name: str) -> None:
     x = torch.empty(1, 29, 64, device="meta", requires_grad=True)
     with FlopCounterMode(display=False) as counter:
-        y = make_layer(name, 64, x.device)(x)
+        y = make_layer(name, 64).to("meta")(x)
         y.backward(torch.empty_like(y))
     assert counter.get_total_flops() == count_flops(name, 29, 64)
 
