@@ -100,6 +100,12 @@ def read_text(path: Path) -> str:
     return visible(read_bytes(path).decode(errors="replace").replace("\r\n", "\n"))
 
 
+def copy_plain(path: Path, target: Path) -> None:
+    """Copy a plain file to a new one."""
+    with open_plain(path) as file, target.open("xb") as copy:
+        shutil.copyfileobj(file, copy)
+
+
 def visible(text: str) -> str:
     """``text`` with its control characters spelled out."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -8,7 +8,7 @@ from transformer.config import ModelConfig, from_dict
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError, require
-from transformer.files import read_json
+from transformer.files import check_plain, read_json
 from transformer.model.encoder_decoder import Transformer
 from transformer.variant import build
 
@@ -33,6 +33,7 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
             f"{directory} holds no {WEIGHTS_FILE}: python -m experiments export {directory} "
             "--format safetensors writes a folder that can be loaded"
         )
+    check_plain(Path(directory) / VOCABULARY_FILE)
     vocabulary = Vocabulary(Path(directory) / VOCABULARY_FILE)
     if len(vocabulary) != config.vocab_size:
         raise InputError(
@@ -49,6 +50,7 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     from safetensors.torch import load_file
 
     path = directory / WEIGHTS_FILE
+    check_plain(path)
     model = build(config)
     try:
         model.load_state_dict(load_file(path))
