@@ -29,7 +29,7 @@ from experiments.records.progress import (
 from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, load_result, valid_scores
 from transformer.config import from_dict
 from transformer.errors import InputError
-from transformer.files import read_json
+from transformer.files import open_plain, read_json, within
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
@@ -44,9 +44,10 @@ def locate(stem: Path) -> Path:
     """The directory of the run ``stem``: its newest attempt, or ``stem`` itself if the run is
     finished or has not begun.
     """
-    if (stem / RESULT_FILE).exists():
-        return stem
-    return max(stem.parent.glob(f"{stem.name}.attempt-*"), key=attempt_number, default=stem)
+    found = stem
+    if not (stem / RESULT_FILE).exists():
+        found = max(stem.parent.glob(f"{stem.name}.attempt-*"), key=attempt_number, default=stem)
+    return within(found.parent, found.name)
 
 
 def attempt_number(directory: Path) -> int:
@@ -263,7 +264,7 @@ def _read_end(directory: Path) -> tuple[Result | None, Pruned | None, str]:
     try:
         if (result := load_result(directory)) is not None:
             return result, None, ""
-        if path.is_file():
+        if os.path.lexists(path):
             return None, from_dict(Pruned, read_json(path), str(path)), ""
     except InputError as error:
         if not isinstance(error.__cause__, FileNotFoundError):  # or it has just been renamed
@@ -291,10 +292,10 @@ def _state(run: Run) -> RunState:
 def last_log_lines(directory: Path, count: int, *, start: int = 0) -> list[str]:
     """The last non-empty lines of a run's log, from the byte ``start``; empty without a log."""
     try:
-        with (directory / LOG_FILE).open("rb") as log:
+        with open_plain(directory / LOG_FILE) as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(start, size - _LOG_BYTES))
             text = (printable(line.decode(errors="replace").rstrip()) for line in log)
             return list(deque(filter(None, text), maxlen=count))
-    except OSError:
+    except (InputError, OSError):
         return []
