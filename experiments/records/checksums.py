@@ -12,7 +12,7 @@ from experiments.records.outputs import METRICS_FILE, step_checkpoints
 from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, content_of, load_result
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
-from transformer.files import write_atomically
+from transformer.files import check_plain, read_text, within, write_atomically
 
 SUMS_FILE = "SHA256SUMS"
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
@@ -34,6 +34,8 @@ def record_checksums(directory: Path, result: Result) -> Result:
         That result: ``result`` with the digest of the other checksums.
     """
     paths = sorted(path for pattern in _RECORDED for path in directory.glob(pattern))
+    for path in paths:
+        check_plain(path)
     sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
     result = replace(result, files_digest=_digest(sums))
     sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
@@ -60,7 +62,7 @@ def read_checksums(directory: Path) -> dict[str, str]:
     path, result = directory / SUMS_FILE, load_result(directory)
     if not path.is_file() or result is None:
         return {}
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_text(path).splitlines()
     sums = {name: sum_ for sum_, _, name in (line.partition("  ") for line in lines)}
     if RESULT_FILE not in sums or result.files_digest not in (None, _digest(sums)):
         raise InputError(f"{path} is damaged: restore it, or delete it to do without the check")
@@ -70,7 +72,7 @@ def read_checksums(directory: Path) -> dict[str, str]:
 def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Each file, and what is wrong with it; empty if nothing is."""
     for name, expected in sums.items():
-        path = directory / name
+        path = within(directory, name)
         if not path.is_file():
             yield path, MISSING
         else:
