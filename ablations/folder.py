@@ -8,7 +8,6 @@ Example:
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -34,7 +33,7 @@ from experiments.records.result import RESULT_FILE
 from experiments.records.run import Run, attempt_number, locate, read_run
 from transformer.config import Config
 from transformer.errors import InputError
-from transformer.files import locked, make_directory, making, open_plain
+from transformer.files import copy_plain, locked, make_directory, making, within
 
 # A value for each column, such as a row of a DataFrame.
 Record = dict[str, Value]
@@ -64,11 +63,11 @@ class Folder(ABC):
 
     def read(self, name: str) -> Run:
         """The run of this name now, unchecked."""
-        return self._read(name, has_folder=locate(self.path / name).exists())
+        return self._read(name, has_folder=locate(within(self.path, name)).exists())
 
     def _read(self, name: str, *, has_folder: bool) -> Run:
         if has_folder:
-            return read_run(self.path / name, name)
+            return read_run(within(self.path, name), name)
         if name in self.collection.lines:
             return self.collection.run(name)
         return Run(name=name, directory=self.path / name)
@@ -143,7 +142,7 @@ class Folder(ABC):
         """
         runs = self._share(into)
         with locked(into / LOCK_FILE):  # shards copy the same runs
-            missing = [name for name in runs if not locate(into / name).exists()]
+            missing = [name for name in runs if not locate(within(into, name)).exists()]
             for name in missing:
                 copy_run(runs[name], into / name)
         return missing
@@ -301,8 +300,8 @@ class SearchFolder(Folder):
     @property
     def confirmation(self) -> TableFolder | None:
         """The table that trains the best trials again, if it was asked for."""
-        has_one = (self.path / CONFIRM / PLAN_FILE).is_file()
-        return TableFolder(self.path / CONFIRM) if has_one else None
+        path = within(self.path, CONFIRM)
+        return TableFolder(path) if (path / PLAN_FILE).is_file() else None
 
     def _check(self, run: Run) -> None:
         if run.experiment is None:
@@ -340,8 +339,7 @@ def copy_run(run: Run, target: Path) -> None:
     with making(target) as part:
         part.mkdir(parents=True)
         for path in copied_files(run.files):
-            with open_plain(path) as file, (part / path.name).open("wb") as copied:
-                shutil.copyfileobj(file, copied)
+            copy_plain(path, part / path.name)
 
 
 class LayersFolder(Folder):
