@@ -22,6 +22,7 @@ from experiments.records.experiment import Experiment, Log
 from experiments.records.processes import own_name
 from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
 from experiments.records.run import LOG_FILE
+from transformer.files import open_plain
 
 # A checkpoint waits for a validation, which may take half a minute. A run that has not written its
 # checkpoint by then resumes from the one before.
@@ -110,7 +111,7 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     """
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
     module = ["ablations.runs.entry", str(directory), str(job.accumulate), job.log]
-    with (directory / LOG_FILE).open("ab") as output:
+    with open_plain(directory / LOG_FILE, "ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", *(launch if place.ranks > 1 else []), *module],
             stdin=subprocess.PIPE,
@@ -179,12 +180,12 @@ class _ForkedRun(ForkServerProcess):
         """Carry the run out, in the forked process."""
         os.setsid()
         try:
-            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            log = open_plain(self._log, "ab")
         except FileNotFoundError:  # another attempt has taken the run over
             os._exit(STOPPED_EXIT_CODE)
         driver = multiprocessing.parent_process()
         assert driver is not None
-        for number, stream in enumerate((driver.sentinel, log, log)):
+        for number, stream in enumerate((driver.sentinel, log.fileno(), log.fileno())):
             os.dup2(stream, number)
         os.environ.clear()
         os.environ.update(self._environment)
