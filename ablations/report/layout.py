@@ -20,15 +20,21 @@ from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
 from experiments.figures.render import DrawingError, draw, on_white, script
 from experiments.figures.style import Spec
 from experiments.records.progress import printable
+from experiments.records.result import MEASURES
 from transformer import formats
 from transformer.errors import InputError
-from transformer.files import write_atomically
+from transformer.files import make_directory, remove, within, write_atomically
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Marks anywhere, underscores but those inside a word, entities, and what begins a block.
 _MARKS = re.compile(
     r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
     r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
+)
+# The names of figures that a report may have made.
+_FIGURE = re.compile(
+    rf"((agreement|differences|seeds)-({'|'.join(MEASURES)})|perplexity-(parameters|flops)"
+    r"|bleu-flops|curves|history|importances|slices|time|memory)\.(svg|png)"
 )
 _LONGEST = 2_000  # letters of a line for a terminal
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
@@ -141,14 +147,15 @@ def write_files(
     except DrawingError as error:
         figures, drawn = [], {}
         warned.append(f"{error}, so this report has none")
+    folder = within(directory, FIGURES)
     if drawn:
-        (directory / FIGURES).mkdir(exist_ok=True)
+        make_directory(folder)
     for name, (svg, png) in drawn.items():
-        write_atomically(directory / FIGURES / f"{name}.svg", on_white(svg))
-        write_atomically(directory / FIGURES / f"{name}.png", png)
-    for path in (directory / FIGURES).glob("*"):
-        if path.suffix in (".svg", ".png") and path.stem not in drawn:  # of an earlier report
-            path.unlink(missing_ok=True)
+        write_atomically(folder / f"{name}.svg", on_white(svg))
+        write_atomically(folder / f"{name}.png", png)
+    for path in folder.glob("*"):
+        if _FIGURE.fullmatch(path.name) and path.stem not in drawn:  # of an earlier report
+            remove(path)
     for name, content in (exports or {}).items():
         write_atomically(directory / name, content)
     values = {**values, "figures": figures, "warnings": warned}
