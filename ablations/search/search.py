@@ -70,6 +70,11 @@ class Search(SearchOptions):
     declared: tuple[Parameter, ...]
     max_parameters: int | None
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.trials <= MOST:
+            most = f" and at most {MOST:,}" if self.trials > 1 else ""
+            raise InputError(f"--trials is {self.trials}, but must be at least 1{most}")
+
     @property
     def name(self) -> str:
         """The name under which it is tracked."""
@@ -175,9 +180,6 @@ class Search(SearchOptions):
 
 def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     """The search of ``space`` at ``scale``."""
-    if not 1 <= asked.trials <= MOST:
-        most = f" and at most {MOST:,}" if asked.trials > 1 else ""
-        raise InputError(f"--trials is {asked.trials}, but must be at least 1{most}")
     base = scale.apply(override(space.base, seed=asked.seed))
     if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)

@@ -15,7 +15,7 @@ from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_name
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
-from experiments.devices import faster_precision
+from experiments.devices import MOST, faster_precision
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
 from transformer.config import Config, Precision, differences, from_dict, override, to_dict
@@ -40,6 +40,10 @@ class PlannedRow(Row):
     def __post_init__(self) -> None:
         if not self.published:  # its runs have folders of this name
             check_name("row", self.name)
+        elif self.seeds:
+            raise InputError(f"row {self.name!r} is only shown, but has seeds")
+        if not all(0 <= seed < 2**63 for seed in self.seeds):
+            raise InputError(f"row {self.name!r} has a seed below 0, or above 63 bits")
 
     @property
     def is_base(self) -> bool:
@@ -87,6 +91,8 @@ class Plan(Divisors):
                 raise InputError(f"measure {name!r} is not one of {corpus.task}")
         if not self.valid_measures:
             raise InputError(f"table {self.table!r} needs a score of validation, like perplexity")
+        if len(self.cells) > MOST:
+            raise InputError(f"table {self.table!r} has {len(self.cells):,} runs: at most {MOST:,}")
         for row in self.rows:
             if not row.published:
                 row.configure(self.base)  # which refuses an invalid configuration

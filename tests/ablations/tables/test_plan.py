@@ -27,6 +27,7 @@ from tests.samples import new_run, write_corpus
 from transformer.config import override, text_settings
 from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError
+from transformer.files import visible
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_a_row_whose_name_is_no_folders_is_refused_in_a_plan_too(tmp_path: Path,
         load_plan(tmp_path)
     written["rows"][1] |= {"published": True, "seeds": []}  # which has no folder
     path.write_text(json.dumps(written))
-    assert load_plan(tmp_path).rows[1].name == name
+    assert load_plan(tmp_path).rows[1].name == visible(name)
 
 
 def test_a_directory_above_that_of_a_table_is_told_apart(tmp_path: Path) -> None:
