@@ -16,7 +16,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 
-from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
+from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, explain_restoring
 from experiments.callbacks.metrics import Clock, LogMetrics, ShowTraining, quieten_lightning
 from experiments.callbacks.stopping import StopEarly, StoppedError
 from experiments.devices import (
@@ -206,9 +206,12 @@ def _train(
         display.say(f"resuming at step {step} of {max_steps}")
     module = _make_module(experiment)
     kept = size(_BYTES_KEPT * sum(weight.numel() for weight in module.parameters()))
-    with explain_out_of_memory(
-        lambda: f"in step {trainer.global_step + 1} of training",
-        f"{_SMALLER_STEPS}; weights, gradients and moments alone take {kept} of a device",
+    with (
+        explain_restoring(checkpoint),
+        explain_out_of_memory(
+            lambda: f"in step {trainer.global_step + 1} of training",
+            f"{_SMALLER_STEPS}; weights, gradients and moments alone take {kept} of a device",
+        ),
     ):
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     return trainer, clock

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,16 @@ from experiments.records.experiment import CHECKPOINTS
 from experiments.records.outputs import is_regular, step_checkpoints
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
+from transformer.errors import InputError
 from transformer.files import replacing
 
 # Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
+# Where Lightning reads a checkpoint.
+_RESTORING = (
+    "checkpoint_connector.py",
+    ("resume_start", "_restore_modules_and_callbacks", "restore_training_state"),
+)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -39,6 +48,22 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             if isinstance(cause, SystemExit):
                 raise cause from None
             raise
+
+
+@contextmanager
+def explain_restoring(checkpoint: Path | None) -> Generator[None]:
+    """Raise an InputError if Lightning cannot continue from what is in the checkpoint."""
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if not any(x.filename.endswith(_RESTORING[0]) and x.name in _RESTORING[1] for x in frames):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(
+            f"{checkpoint} cannot be continued from, although it is not damaged ({reason}): "
+            "remove it, or bring back the run's own"
+        ) from error
 
 
 class Checkpoints(Callback):
@@ -65,7 +90,7 @@ class Checkpoints(Callback):
         return {"intervals": self._intervals}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._intervals = state_dict["intervals"]
+        self._intervals = int(state_dict["intervals"])
 
     def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if not completes_step(trainer):

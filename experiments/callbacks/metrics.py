@@ -22,7 +22,7 @@ from experiments.records.outputs import (
 from experiments.records.ownership import is_first_rank
 from experiments.records.progress import Progress, RunState
 from transformer.data.batches import Batch
-from transformer.files import write_atomically
+from transformer.files import open_plain, write_atomically
 
 if TYPE_CHECKING:
     from experiments.display import Display  # tests/gpu imports this module without rich
@@ -70,9 +70,9 @@ class Clock(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._before = state_dict["seconds"]
-        self.source_tokens = state_dict["source_tokens"]
-        self.target_tokens = state_dict["target_tokens"]
+        self._before = float(state_dict["seconds"])
+        self.source_tokens = int(state_dict["source_tokens"])
+        self.target_tokens = int(state_dict["target_tokens"])
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         self._started = time.monotonic()
@@ -146,8 +146,10 @@ class LogMetrics(Callback):
     def _append(self, trainer: Trainer, names: tuple[str, ...]) -> None:
         if trainer.is_global_zero:
             line = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
-            with self._path.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, COLUMNS).writerow({"step": trainer.global_step} | line)
+            written = io.StringIO(newline="")
+            csv.DictWriter(written, COLUMNS).writerow({"step": trainer.global_step} | line)
+            with open_plain(self._path, "ab") as file:
+                file.write(written.getvalue().encode())
 
 
 class ShowTraining(Callback):

@@ -193,7 +193,12 @@ def load_average(
     """The model with the mean of the checkpoints' weights, all of the experiment's training."""
     check_trainings(checkpoints, experiment.config)
     model = build(experiment.config.model)
-    model.load_state_dict(average_weights(checkpoints))
+    weights = average_weights(checkpoints)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{checkpoints[-1]} does not fit the run's model: {reason}") from error
     model.to(device).eval()
     if experiment.config.model.model is not None:
         check_cache(model)

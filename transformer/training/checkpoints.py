@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,14 @@ def check_trainings(checkpoints: Iterable[Path], config: Config) -> None:
         check_training(content, config, path)
 
 
-def check_training(checkpoint: Mapping[str, Any], config: Config, name: object) -> None:
+def check_training(checkpoint: object, config: Config, name: object) -> None:
     """Refuse a checkpoint of another training; one of an earlier version does not say.
 
     Raises:
         InputError: with the checkpoint's ``name``.
     """
+    if not isinstance(checkpoint, dict):
+        raise _no_checkpoint(name)
     if checkpoint.get(TRAINING) not in (None, training_digest(config)):
         raise InputError(
             f"{name} is of another training, with another seed or other settings: remove it, or "
@@ -53,13 +55,26 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
         raise ValueError("no checkpoint to average")
     total: dict[str, Tensor] = {}
     for path in checkpoints:
-        weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-        for name, weight in weights.items():
+        for name, weight in _weights_of(path).items():
+            if name in total and total[name].shape != weight.shape:
+                raise _no_checkpoint(path)
             total[name] = weight.double() + total.get(name, 0.0)
     return {
         name.removeprefix("model."): (weight / len(checkpoints)).float()
         for name, weight in total.items()
     }
+
+
+def _weights_of(path: Path) -> dict[str, Tensor]:
+    content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    weights = content.get("state_dict") if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(x, Tensor) for x in weights.values()):
+        raise _no_checkpoint(path)
+    return weights
+
+
+def _no_checkpoint(name: object) -> InputError:
+    return InputError(f"{name} holds no training that could be continued or used: remove it")
 
 
 def recount_batches(checkpoint: dict[str, Any], accumulate: int) -> None:
