@@ -35,6 +35,7 @@ from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
 from transformer.config import Config, override
 from transformer.errors import InputError, require
+from transformer.files import within
 
 
 def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options) -> int:
@@ -100,8 +101,9 @@ def run_search(
         refuse_hopeless(search, trials)
         if confirm is None or code > 1:
             return code
-        claim_plan(root / CONFIRM, plan_confirmation(search, trials, confirm, root))
-        again, executor = TableCells(root / CONFIRM), _executor(options, search.base)
+        confirming = within(root, CONFIRM)
+        claim_plan(confirming, plan_confirmation(search, trials, confirm, root))
+        again, executor = TableCells(confirming), _executor(options, search.base)
         code = max(code, _carry_out(again, again.names, executor, options, _report_table))
         print_page(_report_search(root), root)
         return code

@@ -21,12 +21,15 @@ from experiments.records.experiment import Log as AnyLog
 from experiments.records.ownership import forget_stray_rank
 from experiments.records.provenance import commit
 from transformer.errors import InputError
+from transformer.files import visible
 
 BAD_INPUT = 2
 # A full disk, too many open files, a long name, missing permissions: these are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
-_ENVIRONMENT = (*_EXHAUSTED, errno.ENAMETOOLONG, *_DENIED)
+# Something else is in a file's or a folder's place.
+_IN_PLACE = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO)
+_ENVIRONMENT = (*_EXHAUSTED, errno.ENAMETOOLONG, *_DENIED, *_IN_PLACE)
 _LESS_MEMORY = "free some, or take a smaller model, batch or beam"
 _DISTRIBUTION = "attention-is-all-you-need"
 
@@ -168,7 +171,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    warnings.formatwarning = lambda message, *_args, **_more: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_args, **_more: f"warning: {visible(str(message))}\n"
 
 
 def print_checks(name: str, checked: Iterable[tuple[Path | str, str]]) -> None:
@@ -191,7 +194,7 @@ def print_checks(name: str, checked: Iterable[tuple[Path | str, str]]) -> None:
 def _complain(line: str) -> None:
     """Print a line on standard error, unless that is full, which may be what the line says."""
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(visible(line), file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
 

@@ -19,7 +19,7 @@ from experiments.records.provenance import commit
 from experiments.records.result import Result, valid_scores
 from transformer.config import to_dict
 from transformer.errors import require, without_secrets
-from transformer.files import write_atomically
+from transformer.files import within, write_atomically
 
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger, TensorBoardLogger
@@ -68,6 +68,7 @@ class Tracking:
             return []
         from lightning.pytorch.loggers import TensorBoardLogger
 
+        within(self._directory, "tensorboard")
         self._board = TensorBoardLogger(
             self._directory,
             name=None,
@@ -185,6 +186,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
         return None
     import wandb
 
+    within(directory, "wandb")
     run_id = wandb_id(directory)
     if run_id is None or new:
         run_id = os.urandom(4).hex()

@@ -24,10 +24,12 @@ from experiments.records.experiment import CONFIG_FILE
 from experiments.records.result import MEASURES
 from experiments.records.run import Run
 from transformer.errors import InputError
+from transformer.files import read_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
 INTERVAL_SECONDS = 2.0
 _DEPTH = 3
+_MOST_BYTES = 256_000_000  # of a report
 
 
 def find_directories(root: Path) -> Iterator[Path]:
@@ -134,8 +136,12 @@ class Page:
 
     def report(self, directory: Path) -> bytes | None:
         """The report in one of the directories, resolved, as it was last written."""
-        known = directory in map(Path.resolve, self._find()) and (directory / HTML_FILE).is_file()
-        return (directory / HTML_FILE).read_bytes() if known else None
+        if directory not in map(Path.resolve, self._find()):
+            return None
+        try:
+            return read_bytes(directory / HTML_FILE, _MOST_BYTES)
+        except (InputError, OSError):
+            return None
 
     def _find(self) -> list[Path]:
         return [directory for root in self._roots for directory in find_directories(root)]

@@ -18,6 +18,7 @@ from ablations.runs.supervise import AttemptEnd, Wish
 from experiments.records.progress import RunState, stop_signals
 from experiments.records.run import attempt_number
 from transformer.errors import InputError
+from transformer.files import within
 
 _POLL_SECONDS = 0.05
 _AGAIN_SECONDS = 0.5  # before a run is tried again that was taken away
@@ -72,7 +73,7 @@ class Driver:
         show: Callable[[], None],
     ) -> None:
         for name in names:
-            refuse_foreign(cells.root / name)
+            refuse_foreign(within(cells.root, name))
         self._cells, self._executor, self._options = cells, executor, options
         self._study = Study(cells, in_memory=options.shard.count > 1)
         self._note, self._show = note, show

@@ -16,7 +16,7 @@ from typing import TextIO
 from experiments.records.processes import is_running, own_name
 from experiments.records.progress import printable
 from transformer.errors import InputError
-from transformer.files import locked, make_directory
+from transformer.files import locked, make_directory, read_text
 
 _LOCKS = ".driver*.lock"
 _START_SECONDS = 60.0
@@ -70,8 +70,11 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
 def is_driven(directory: Path) -> bool:
     """Whether a driver works on these runs; one of another machine counts for a minute."""
     for path in directory.glob(_LOCKS):
-        running = is_running(path.read_text("utf-8", "replace").rpartition("\n")[2])
-        if running or (running is None and time.time() - path.stat().st_mtime < _START_SECONDS):
+        try:
+            running, written = is_running(read_text(path).rpartition("\n")[2]), path.stat().st_mtime
+        except (InputError, OSError):  # removed meanwhile, or no driver's
+            continue
+        if running or (running is None and time.time() - written < _START_SECONDS):
             return True
     return False
 
@@ -82,7 +85,7 @@ def _held(path: Path, *, shared: bool = False) -> Generator[TextIO]:
         try:
             file = stack.enter_context(locked(path, seconds=0, shared=shared))
         except BlockingIOError as error:
-            who = printable(path.read_text("utf-8", "replace").partition("\n")[0].strip())
+            who = printable(read_text(path).partition("\n")[0].strip())
             raise InputError(
                 f"{path.parent} is being worked on by {who}: wait until it ends, or stop it there"
             ) from error

@@ -18,7 +18,9 @@ from ablations.files import STUDY_FILE
 from ablations.folder import Folder
 from experiments.records.experiment import Experiment
 from experiments.records.run import Run
-from transformer.files import making, rename
+from transformer.files import making, read_bytes, rename
+
+_MOST_BYTES = 256_000_000  # of the journal of a long search
 
 
 class Cells(Protocol):
@@ -119,12 +121,10 @@ class Study:
 
     def _read(self, path: Path) -> list[FrozenTrial]:
         """The trials in the journal, none if it cannot be read; the files are believed first."""
-        if not path.exists():
+        if not os.path.lexists(path):
             return []
         try:
-            if not path.is_file():
-                raise ValueError("it is no file")
-            if not path.read_bytes().endswith(b"\n"):
+            if not read_bytes(path, _MOST_BYTES).endswith(b"\n"):
                 return []  # empty, or cut in its last line
             return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
         except Exception as error:  # Optuna raises many kinds for a damaged file

@@ -42,7 +42,7 @@ from experiments.records.run import (
     read_run,
 )
 from transformer.errors import InputError
-from transformer.files import rename
+from transformer.files import open_plain, rename, write_atomically
 from transformer.formats import duration
 
 _POLL_SECONDS = 0.1
@@ -213,11 +213,11 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         claim(directory, job.experiment)
         share_data(directory, (other for other in _others(job) if other != directory))
         write_attempt(directory, record)
-        log = directory / LOG_FILE
-        log_start = log.stat().st_size if log.exists() else 0
+        with open_plain(directory / LOG_FILE, "ab") as log:
+            log_start = log.tell()
         started_at = time.time()
         run = start(directory, job, place)
-        (directory / PROCESS_FILE).write_text(name_of(run.pid), encoding="utf-8")
+        write_atomically(directory / PROCESS_FILE, name_of(run.pid))
     except FileNotFoundError:
         if directory.exists():
             raise

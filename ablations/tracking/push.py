@@ -21,6 +21,7 @@ from experiments.records.run import Run
 from experiments.tracking import answers, one_line, server, set_up, track_table
 from experiments.tracking import project as default_project
 from transformer.errors import InputError
+from transformer.files import within
 from transformer.progress import show_activity
 
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
@@ -46,7 +47,7 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
         root,
         [*map(str, heads)],
         lines,
-        {path.stem: path for path in sorted((root / FIGURES).glob("*.png"))},
+        {path.stem: path for path in _found(root, f"{FIGURES}/*.png")},
         offline=offline,
         name=f"{plan.table}-{plan.scale}-table",
         group=f"{plan.table}-{plan.scale}",
@@ -65,7 +66,8 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
             is no login or no answer, or, after all others are pushed, if W&B refuses a run.
     """
     folder = open_runs(directory)
-    if not any(directory.rglob(_OFFLINE)):
+    files = _found(directory, f"**/{_OFFLINE}")
+    if not files:
         raise InputError(
             f"{directory} has no run that W&B tracked offline: they are made by run and search "
             "without --log, and pushed at once if WANDB_API_KEY is set"
@@ -81,7 +83,7 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
         except InputError as error:
             warnings.warn(f"the table is not pushed: {error}", stacklevel=2)
             refused += 1
-    files = sorted(directory.rglob(_OFFLINE))
+    files = _found(directory, f"**/{_OFFLINE}")  # with the table's
     before = [file for file in files if _is_pushed(file)]
     new = [file for file in files if file not in before and not _is_damaged(file)]
     runs = {run.directory: run for part in folder.parts for run in part.look()}
@@ -128,8 +130,13 @@ def _log_in() -> str:
 
 def _is_out_of_date(folder: TableFolder) -> bool:
     """Whether a run finished after the table was tracked, or it never was."""
-    tracked = [path.stat().st_mtime for path in folder.path.glob(_OFFLINE)]
+    tracked = [path.stat().st_mtime for path in _found(folder.path, _OFFLINE)]
     return folder.finished_at > max(tracked, default=0.0)
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """The files that match, which are sent to W&B or marked; a link among them is refused."""
+    return [within(folder, str(x.relative_to(folder))) for x in sorted(folder.glob(pattern))]
 
 
 def _is_pushed(file: Path) -> bool:

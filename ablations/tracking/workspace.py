@@ -10,10 +10,10 @@ from typing import Any
 from ablations.files import FIGURES
 from experiments.tracking import STEP, one_line
 from transformer.errors import InputError
-from transformer.files import write_atomically
+from transformer.files import read_text, within, write_atomically
 
 # Keeps the address of the workspace, so that a later push updates it.
-_ADDRESS_FILE = Path("wandb") / "workspace-url.txt"
+_ADDRESS_FILE = "wandb/workspace-url.txt"
 _PERPLEXITY = "valid_perplexity"
 _CURVES = {"Validation perplexity": _PERPLEXITY, "Training loss": "loss"}
 
@@ -30,8 +30,8 @@ def save_workspace(
     from wandb_workspaces import expr
     from wandb_workspaces.workspaces import RunsetSettings, Workspace
 
-    kept = root / _ADDRESS_FILE
-    url = kept.read_text("utf-8", "replace").strip() if kept.is_file() else ""
+    kept = within(root, _ADDRESS_FILE)
+    url = read_text(kept).strip() if kept.is_file() else ""
     found: Any = Workspace(entity=entity, project=project, name="-".join(labels.values()))
     if f"/{entity}/{project}?" in url:
         with suppress(ValueError):  # removed meanwhile
@@ -71,7 +71,7 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
         )
         for title, name in _CURVES.items()
     ]
-    figures = [f"{FIGURES}/{path.stem}" for path in sorted((root / FIGURES).glob("*.png"))]
+    figures = [f"{FIGURES}/{path.stem}" for path in sorted(within(root, FIGURES).glob("*.png"))]
     report: list[Any] = [v2.MediaBrowser(title="Figures of the report", media_keys=figures)]
     return [
         Section(name="Results", panels=[of_search if parameters else of_table], is_open=True),

@@ -24,7 +24,7 @@ from experiments.figures.render import DrawingError, to_pdf, to_png, to_svg
 from experiments.records.experiment import load_experiment
 from transformer.errors import InputError
 from transformer.evaluation.attention_weights import Attention, Kind, attend
-from transformer.files import check_output, write_output
+from transformer.files import check_output, check_plain, write_output
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -50,6 +50,8 @@ def show_attention(
         raise InputError(f"{path} cannot be written: its name must end in {', '.join(_ENDINGS)}")
     model = load_experiment(directory).config.model
     check_output(path)
+    if output is None:
+        check_plain(path)
     chosen = _parse_heads(heads, model.num_heads)
     trained = load_trained(directory, average)
     pieces = attend(

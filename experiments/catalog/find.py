@@ -45,7 +45,7 @@ def find_experiment(name: str, **changes: float | None) -> Experiment:
     elif name.endswith(".py"):
         experiment = experiment_of_file(Path(name))
     elif name.endswith(".json"):
-        experiment = read_experiment(Path(name))
+        experiment = read_experiment(Path(name).resolve())  # which may be a link: the user named it
     elif name in EXPERIMENTS:
         experiment = EXPERIMENTS[name]
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from transformer.config import to_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import making, read_json, remove, rename, write_json
+from transformer.files import copy_plain, making, read_json, remove, rename, within, write_json
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds these and nothing else may be replaced.
@@ -61,7 +60,7 @@ def export_run(
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
     with making(_new(place)) as folder:
         folder.mkdir()
-        shutil.copyfile(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
+        copy_plain(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
         if format == "safetensors":
             save_weights(trained.model, folder)
             write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
@@ -109,8 +108,9 @@ def verify_export(export: Path, run: Path | None = None) -> Iterator[tuple[Path,
         yield path, "damaged: export it again"
         return
     for name, sum_ in files.items():
-        same = (export / name).is_file() and sha256_of(export / name) == sum_
-        yield export / name, "" if same else "not as it was exported"
+        file = within(export, name)
+        same = file.is_file() and sha256_of(file) == sum_
+        yield file, "" if same else "not as it was exported"
     if run is not None:
         same = weights == _weights(run, len(weights))
         yield export, "" if same else "made from other weights than the run has: export it again"

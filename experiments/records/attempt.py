@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.records.progress import printable
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
-from transformer.files import read_json, write_json
+from transformer.files import read_json, read_text, write_json
 
 ATTEMPT_FILE = "attempt.json"
 WANDB_ID_FILE = "wandb-id.txt"
@@ -76,6 +76,6 @@ def read_attempt(directory: Path) -> Attempt | None:
 def wandb_id(directory: Path) -> str | None:
     """The id of the last W&B run of the run in ``directory``; None if it has none yet."""
     try:
-        return (directory / WANDB_ID_FILE).read_text("utf-8", "replace").strip() or None
+        return read_text(directory / WANDB_ID_FILE).strip() or None
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -19,7 +19,7 @@ from transformer.data.prepared import (
 )
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import BlockedError, InputError
-from transformer.files import write_atomically, write_json
+from transformer.files import check_plain, write_atomically, write_json
 from transformer.variant import source_files
 
 
@@ -77,6 +77,7 @@ def share_data(directory: Path, others: Iterable[Path]) -> None:
 def run_vocabulary(directory: Path) -> Vocabulary:
     """The vocabulary of the run, or of the export, in ``directory``."""
     path, recorded = directory / VOCABULARY_FILE, recorded_data(directory)
+    check_plain(path)
     if recorded and path.exists() and sha256_of(path) != recorded.files[VOCABULARY_FILE].sha256:
         raise InputError(
             f"{path} is not the vocabulary that the run was trained with: restore it from "

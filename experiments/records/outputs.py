@@ -6,7 +6,6 @@ import errno
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +14,16 @@ from typing import Any
 from experiments.records.experiment import CHECKPOINTS
 from transformer.config import from_dict
 from transformer.errors import InputError
-from transformer.files import read_json, rename
+from transformer.files import check_plain, read_bytes, read_json, rename, within
 
 METRICS_FILE = "metrics.csv"
 TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
 VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
 COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 
-_NUMBER = r"-?(\d+(\.\d+)?(e[-+]\d+)?|inf|nan)"
-_LONGEST_LINE = 65_536
-_LINE = re.compile(rf"\d+(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
+_NUMBER = r"-?(\d{1,20}(\.\d{1,20})?(e[-+]\d{1,3})?|inf|nan)"
+_LINE = re.compile(rf"\d{{1,15}}(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
+_MOST_BYTES = 64_000_000  # of figures, which some runs log at each of their steps
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
 # Of an OSError: zipfile's own have none, and a wrong offset or a bad sector have these.
@@ -35,9 +34,12 @@ _OF_CONTENTS = "PytorchStreamReader"
 
 def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
     """The checkpoints of the run in ``directory`` by step, oldest first."""
-    paths = (directory / CHECKPOINTS).glob("step-*.ckpt")
-    found = [(_CHECKPOINT.fullmatch(path.name), path) for path in paths]
-    return sorted((int(match[1]), path) for match, path in found if match)
+    found: list[tuple[int, Path]] = []
+    for path in within(directory, CHECKPOINTS).glob("step-*.ckpt"):
+        if match := _CHECKPOINT.fullmatch(path.name):
+            check_plain(path)
+            found.append((int(match[1]), path))
+    return sorted(found)
 
 
 def is_regular(checkpoint: Path) -> bool:
@@ -144,18 +146,9 @@ def read_metrics(directory: Path) -> list[list[str]]:
     Lines are left out that a full disk or a power cut damaged, or that are still being written.
     """
     try:
-        lines = _whole_lines(directory / METRICS_FILE)
-        return [line.split(",") for line in lines if _LINE.fullmatch(line)]
+        content = read_bytes(directory / METRICS_FILE, _MOST_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return []
-
-
-def _whole_lines(path: Path) -> Iterator[str]:
-    """The lines that have an end, but those that are longer than a line of figures."""
-    with path.open("rb") as file:
-        is_whole = True
-        while part := file.readline(_LONGEST_LINE):
-            ends = part.endswith(b"\n")
-            if is_whole and ends:
-                yield part.decode(errors="replace").rstrip("\r\n")
-            is_whole = ends
+    *whole, _ = content.split("\n")
+    lines = (line.rstrip("\r") for line in whole)
+    return [line.split(",") for line in lines if _LINE.fullmatch(line)]

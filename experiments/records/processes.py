@@ -10,14 +10,17 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from transformer.errors import InputError
+from transformer.files import read_text
+
 PROCESS_FILE = ".process"
 
 
 def process_of(directory: Path) -> str:
     """The name of the process of the newest attempt at a run; empty if it is not known."""
     try:
-        return (directory / PROCESS_FILE).read_text("utf-8", "replace").strip()
-    except OSError:
+        return read_text(directory / PROCESS_FILE).strip()
+    except (InputError, OSError):
         return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -165,7 +166,7 @@ def load_result(directory: Path) -> Result | None:
     Measures of other versions are skipped, so that old results stay readable.
     """
     path = directory / RESULT_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
     return from_dict(Result, read_json(path), str(path), strict=False)
 
