@@ -159,9 +159,13 @@ class Folder(ABC):
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Each file of the finished runs, and what is wrong with it; empty if nothing is."""
+        seen = set[Path]()  # runs may share a file
         for part in self.parts:
             for name in part.names:
-                yield from part.read(name).verify()
+                for path, problem in part.read(name).verify():
+                    if path not in seen:
+                        seen.add(path)
+                        yield path, problem
 
     @property
     def parts(self) -> list[Folder]:

@@ -89,6 +89,8 @@ class Plan(Divisors):
                 raise unknown_name("measure", name, MEASURES)
             if name.removeprefix("test_") not in ("perplexity", corpus.measure):
                 raise InputError(f"measure {name!r} is not one of {corpus.task}")
+        if not self.rows:
+            raise InputError(f"table {self.table!r} has no rows")
         if not self.valid_measures:
             raise InputError(f"table {self.table!r} needs a score of validation, like perplexity")
         if len(self.cells) > MOST:

@@ -71,7 +71,7 @@ def collected(table: Path, tmp_path: Path) -> Path:
 def test_nothing_is_lost_but_translations_of_averaged_checkpoints(
     table: Path, collected: Path
 ) -> None:
-    folder = open_folder(collected)
+    folder, expected = open_folder(collected), dict[str, bytes]()
     for run in folder.runs():
         expected = contents(table / run.name)
         del expected["valid-averaged.hypotheses.txt"]
@@ -83,7 +83,7 @@ def test_nothing_is_lost_but_translations_of_averaged_checkpoints(
     files = [path for path, problem in folder.verify() if not problem]
     (archive,) = collected.glob(ARCHIVES)
     (data,) = collected.glob("data-*.json")
-    assert len(files) == 2 * (len(expected) + 2) == len(list(folder.verify()))
+    assert len(files) == 2 * len(expected) + 2 == len(list(folder.verify()))
     assert shared_files(collected) == {"table.json", RUNS_FILE, archive.name, data.name}
 
 
