@@ -203,12 +203,17 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """Everything that determines the result of a run."""
+    """Everything that determines the result of a run.
+
+    ``named`` are the fields that :func:`override` was given, whatever their values: a scale leaves
+    them as they are. It is neither compared nor written.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def without_folders(self) -> Config:
@@ -224,6 +229,7 @@ def config_fields() -> dict[str, tuple[str, Any]]:
     return {
         field: (section, kind)
         for section, owner in get_type_hints(Config).items()
+        if section != "named"
         for field, kind in get_type_hints(owner).items()
     }
 
@@ -244,7 +250,7 @@ def override(config: Config, **changes: object) -> Config:
         section: dataclasses.replace(getattr(config, section), **values)
         for section, values in grouped.items()
     }
-    return dataclasses.replace(config, **sections)
+    return dataclasses.replace(config, **sections, named=config.named | changes.keys())
 
 
 def text_settings(config: Config) -> tuple[DataConfig, int]:
@@ -292,7 +298,12 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as JSON-compatible dictionaries and lists."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+    def without_named(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in items if name != "named"}
+
+    return json.loads(json.dumps(dataclasses.asdict(config, dict_factory=without_named)))
 
 
 def from_dict(

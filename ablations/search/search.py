@@ -17,7 +17,6 @@ from ablations.search.space import Parameter, Space
 from ablations.tables.changes import Value, columns
 from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
-from ablations.tables.table3 import BASE
 from experiments.devices import MOST
 from experiments.records.experiment import Experiment
 from transformer.config import Config, Precision, from_dict, override, to_dict
@@ -181,7 +180,7 @@ class Search(SearchOptions):
 def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
     """The search of ``space`` at ``scale``."""
     base = scale.apply(override(space.base, seed=asked.seed))
-    if space.base.training.validate_every_steps == BASE.training.validate_every_steps:
+    if "validate_every_steps" not in space.base.named:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
     budget = space.budget
     search = Search(

@@ -9,8 +9,7 @@ from typing import Any, Unpack, cast
 
 from ablations.files import check_name
 from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_change, columns
-from experiments.catalog import parsing
-from transformer.config import Config, DataConfig, TrainingConfig, fits, override
+from transformer.config import Config, TrainingConfig, fits, override
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
@@ -44,7 +43,7 @@ class Scale(Divisors):
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths``, N by
     ``divide_layers`` and P_drop by ``divide_dropout``; h is kept. ``max_steps`` replaces the
     paper's 100,000, and rows with other numbers of steps are scaled in proportion. ``settings``
-    replace the paper's values and no others: what a table's base or a row sets itself is kept.
+    replace what neither a table's base, by :func:`override`, nor a row has named.
     Rows with more steps take ``longer``, and those in another language ``other``, over
     ``settings``.
 
@@ -120,14 +119,10 @@ class Scale(Divisors):
         """The steps for a number of ``steps`` that are 100,000 in the paper's base."""
         return max(min(1, steps), steps * self.max_steps // _PAPER_STEPS)
 
-    def _replaced(self, config: Config, settings: Settings) -> dict[str, Value]:
-        """The ``settings`` that replace the paper's values in ``config``."""
-        ours, corpus = columns(config), config.data.corpus
-        is_parsing = corpus.task == "parsing"
-        of_paper = parsing.paper(corpus) if is_parsing else Config(data=DataConfig(corpus=corpus))
-        paper = columns(of_paper)
+    def _replaced(self, base: Config, settings: Settings) -> dict[str, Value]:
+        """The ``settings`` that the base has not named."""
         found = cast(Mapping[str, Value], settings)
-        return {name: value for name, value in found.items() if ours[name] == paper[name]}
+        return {name: value for name, value in found.items() if name not in base.named}
 
     def _corpus(self, of_base: str, language: Value) -> Corpus:
         """The corpus in this language, if the base has the paper's corpus or one of the scale's."""

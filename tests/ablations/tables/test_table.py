@@ -160,6 +160,15 @@ def test_a_row_may_set_the_papers_own_value() -> None:
     assert own.configure(own.rows[0], QUICK).data.tokens_per_batch == 100  # less than BASE allows
 
 
+def test_a_base_may_name_the_papers_own_value() -> None:
+    named = override(BASE, warmup_steps=4_000)
+    assert named == BASE and to_dict(named) == to_dict(BASE)
+    assert SMALL.apply(named).training.warmup_steps == 4_000
+    assert SMALL.apply(BASE).training.warmup_steps == 1_600
+    _, kept = SMALL.describe(named)
+    assert kept == "kept as the table's base sets it: warmup_steps=4000 (the scale's: 1600)"
+
+
 def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
     base = override(BASE, max_steps=50_000, warmup_steps=2_000)
     sets, kept = SMALL.describe(base)
