@@ -165,6 +165,7 @@ def test_a_run_on_several_devices_is_started_by_torchs_launcher(
     )
 
 
+@pytest.mark.slow  # as one that is forked does, among the signals above
 def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
     folder: Path, begin: Start, tmp_path: Path
 ):

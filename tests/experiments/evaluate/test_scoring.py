@@ -116,10 +116,13 @@ def _translate(directory: Path, text: bytes) -> list[str]:
     return list(translate_stream(directory, io.BytesIO(text)))
 
 
-def test_every_line_is_translated_in_its_place(finished: Path, command: Command):
+def test_every_line_is_translated_in_its_place(
+    finished: Path, call: Command, monkeypatch: pytest.MonkeyPatch
+):
     sources = ["one two", "", "three", "  ", "four\u2028five\x85six\x0cseven", "one two\r"]
     text = "".join(f"{line}\n" for line in sources)
-    ended = command("experiments", "translate", finished, stdin=text.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    ended = call("translate", finished)
     assert (ended.code, ended.stderr) == (0, "")
     lines = ended.stdout.split("\n")
     assert lines.pop() == ""
