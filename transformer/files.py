@@ -28,6 +28,7 @@ _UNFINISHED = ".part"
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _POLL_SECONDS = 0.1
 _MOST_BYTES = 16_000_000  # of a file that has settings or figures, and is held in memory
+_MOST_COPIED = 1_000_000_000  # and of one that is copied, or read by a library
 _MOST_DIGITS = 20  # as many as a seed of 64 bits has
 _KINDS = {
     stat.S_IFLNK: "a link",
@@ -63,11 +64,16 @@ def _open_plain(path: str, flags: int) -> int:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)  # it has just changed
 
 
-def check_plain(path: Path) -> None:
-    """Check that ``path`` is a plain file or nothing, before a library opens it by its name."""
+def check_plain(path: Path, most: int = _MOST_COPIED) -> None:
+    """Check that ``path`` is a plain file of at most so many bytes, or nothing, before a library
+    opens it by its name.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
-        if (kind := _KINDS.get(stat.S_IFMT(path.lstat().st_mode))) is not None:
+        status = path.lstat()
+        if (kind := _KINDS.get(stat.S_IFMT(status.st_mode))) is not None:
             raise InputError(f"{path} is {kind}, and not a file: remove it, or restore the file")
+        if status.st_size > most:
+            raise _too_large(path, most)
 
 
 def within(folder: Path, name: str) -> Path:
@@ -91,8 +97,12 @@ def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
     with open_plain(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise InputError(f"{path} has more than {most / 1e6:.0f} MB, and is no file of a run")
+        raise _too_large(path, most)
     return content
+
+
+def _too_large(path: Path, most: int) -> InputError:
+    return InputError(f"{path} has more than {most / 1e6:.0f} MB, and is no file of a run")
 
 
 def read_text(path: Path) -> str:
@@ -102,6 +112,7 @@ def read_text(path: Path) -> str:
 
 def copy_plain(path: Path, target: Path) -> None:
     """Copy a plain file to a new one."""
+    check_plain(path)
     with open_plain(path) as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy)
 

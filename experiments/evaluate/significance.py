@@ -13,6 +13,7 @@ from experiments.records.result import MEASURES
 from experiments.records.run import Run
 from transformer.data.text import read_text
 from transformer.errors import InputError
+from transformer.files import check_plain
 from transformer.evaluation.bleu import sacrebleu_metric
 
 _TRIALS, _SAMPLES = 10_000, 1_000
@@ -75,7 +76,9 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
             raise InputError(
                 f"{where} is of a parser, and BLEU is of translations: evaluate has F1"
             )
-        if not (path := hypotheses_path(run.files, split)).is_file():
+        path = hypotheses_path(run.files, split)
+        check_plain(path)
+        if not path.is_file():
             raise InputError(
                 f"{where} has no {path.name}: it is not finished, or was not scored on {split}"
             )

@@ -15,6 +15,7 @@ from transformer.errors import InputError
 from transformer.files import check_plain, read_text, within, write_atomically
 
 SUMS_FILE = "SHA256SUMS"
+_MOST_BYTES = 2**36  # to read more would take minutes
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
 RECORDS = (
     *(CONFIG_FILE, DATA_FILE, SOURCE_FILE, METRICS_FILE),
@@ -35,7 +36,7 @@ def record_checksums(directory: Path, result: Result) -> Result:
     """
     paths = sorted(path for pattern in _RECORDED for path in directory.glob(pattern))
     for path in paths:
-        check_plain(path)
+        check_plain(path, _MOST_BYTES)
     sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
     result = replace(result, files_digest=_digest(sums))
     sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
@@ -75,6 +76,8 @@ def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path
         path = within(directory, name)
         if not path.is_file():
             yield path, MISSING
+        elif path.stat().st_size > _MOST_BYTES:
+            yield path, "too large for a file of a run"
         else:
             yield path, "" if sha256_of(path) == expected else CHANGED
 

@@ -23,6 +23,7 @@ COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
 
 _NUMBER = r"-?(\d{1,20}(\.\d{1,20})?(e[-+]\d{1,3})?|inf|nan)"
 _LINE = re.compile(rf"\d{{1,15}}(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
+_MOST_WEIGHTS = 2**36  # bytes of a checkpoint
 _MOST_BYTES = 64_000_000  # of figures, which some runs log at each of their steps
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
@@ -37,7 +38,7 @@ def step_checkpoints(directory: Path) -> list[tuple[int, Path]]:
     found: list[tuple[int, Path]] = []
     for path in within(directory, CHECKPOINTS).glob("step-*.ckpt"):
         if match := _CHECKPOINT.fullmatch(path.name):
-            check_plain(path)
+            check_plain(path, _MOST_WEIGHTS)
             found.append((int(match[1]), path))
     return sorted(found)
 
