@@ -299,7 +299,6 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
 def to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as JSON-compatible dictionaries and lists."""
 
-
     def without_named(items: list[tuple[str, Any]]) -> dict[str, Any]:
         return {name: value for name, value in items if name != "named"}
 

@@ -36,15 +36,15 @@ from transformer.errors import BlockedError, InputError
 _POLL_SECONDS = 1.0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Carry the run out until the driver's end of its standard input closes.
+def main(arguments: Sequence[str], driver: int = 0) -> int:
+    """Carry the run out until the other end of the pipe ``driver`` closes.
 
     Exit codes: 0 done, 2 bad input, 74 blocked by its surroundings, 75 stopped after a checkpoint,
     1 failed or diverged.
     """
     folder, accumulate, log = arguments
     _exit_on_signals()
-    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(os.getppid(), driver), daemon=True).start()
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(directory, int(accumulate), cast(Log, log))
@@ -94,9 +94,9 @@ def _exit_on_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())  # the fork server blocks them
 
 
-def _watch_parent(parent: int) -> None:
+def _watch_parent(parent: int, driver: int) -> None:
     """Act as on SIGTERM when the driver, or the parent, such as the launcher of ranks, is gone."""
-    while os.getppid() == parent and not select.select([0], [], [], _POLL_SECONDS)[0]:
+    while os.getppid() == parent and not select.select([driver], [], [], _POLL_SECONDS)[0]:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)  # a rank whose peers are gone may hang where no signal interrupts it

@@ -8,19 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from experiments.records import ownership
 from experiments.records.experiment import Experiment, Log
 from experiments.records.processes import own_name
-from experiments.records.progress import STOP_SIGNALS, STOPPED_EXIT_CODE
+from experiments.records.progress import STOPPED_EXIT_CODE
 from experiments.records.run import LOG_FILE
 from transformer.files import open_plain
 
@@ -29,17 +27,17 @@ from transformer.files import open_plain
 GRACE_SECONDS = 60.0
 # By default it kills its ranks half a minute after a signal.
 _OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
-# What a run imports; each start of W&B looks at its launch tools. None of these modules touches a
-# GPU or starts a thread.
+# The first blocks signals; the others are what a run imports (each start of W&B looks at its launch
+# tools). None of them touches a GPU or starts a thread.
 _PRELOADED = [
+    "ablations.runs.fork_server",
     "ablations.runs.entry",
     "experiments.run",
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
 ]
-_START_ATTEMPTS, _MOMENT_SECONDS = 20, 0.1
-_LOST = 255  # Python's exit code of a process whose fork server was killed
-_FORKING = threading.Lock()  # for attempts' threads: starting a process polls all the others
+_SERVER_KILLED = 255  # Python's exit code of a run whose server was killed
+_FORKING = threading.Lock()  # attempts are threads, and starting a process polls all the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,77 +122,63 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
 
 
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:
-    """As :func:`start`, but in a fork of Python's fork server, which has imported torch.
+    """As :func:`start`, but as a fork of Python's fork server, which has imported torch.
 
-    If the server is killed, its runs count as killed, and the next run starts another server.
+    The server is started with the first run. One whose server is killed counts as killed: it ends
+    by itself after a checkpoint.
     """
     if place.ranks > 1:
         return start(directory, job, place)
-    run = _ForkedRun(directory.absolute(), job, place)
-    multiprocessing.set_forkserver_preload(_PRELOADED)
-    for _ in range(_START_ATTEMPTS):
-        # An error means that the server has just been killed.
-        with _FORKING, _blocked_signals(), suppress(OSError, EOFError):
-            run.start()
-            return run
-        time.sleep(_MOMENT_SECONDS)
-    return start(directory, job, place)  # no server can be had, as where TMPDIR is a long name
-
-
-@contextmanager
-def _blocked_signals() -> Generator[None]:
-    """Block signals: a fork server that is started meanwhile ignores those to the whole group."""
-    resource_tracker.ensure_running()  # it would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    arguments = (str(directory.absolute()), str(job.accumulate), job.log)
+    run = context.Process(target=_carry_out, args=(arguments, job.folder, environment(job, place)))
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with _FORKING:
+            run.start()
+    except (OSError, EOFError):  # it was killed just now, or cannot be had: TMPDIR is a long name
+        return start(directory, job, place)
+    return _Fork(run)
 
 
-class _ForkedRun(ForkServerProcess):
-    """A run whose input is a pipe that closes if the driver is gone."""
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    """A run that the fork server has started."""
 
-    def __init__(self, directory: Path, job: Job, place: Place) -> None:
-        super().__init__()
-        self._log = directory / LOG_FILE
-        self._arguments = (str(directory), str(job.accumulate), job.log)
-        self._environment = environment(job, place)
+    process: BaseProcess
 
     @property
     def pid(self) -> int:
-        number = super().pid
-        assert number is not None
-        return number
+        pid = self.process.pid
+        assert pid is not None
+        return pid
 
     def poll(self) -> int | None:
         """The exit code, or minus the signal that killed it; None while it runs."""
         with _FORKING:
-            code = self.exitcode
-        if code != _LOST:
-            return code
-        signal_group(self.pid, signal.SIGKILL)  # it may be alive
-        return -signal.SIGKILL
+            code = self.process.exitcode
+        return -signal.SIGKILL if code == _SERVER_KILLED else code
 
-    def run(self) -> NoReturn:
-        """Carry the run out, in the forked process."""
-        os.setsid()
-        try:
-            log = open_plain(self._log, "ab")
-        except FileNotFoundError:  # another attempt has taken the run over
-            os._exit(STOPPED_EXIT_CODE)
-        driver = multiprocessing.parent_process()
-        assert driver is not None
-        for number, stream in enumerate((driver.sentinel, log.fileno(), log.fileno())):
-            os.dup2(stream, number)
-        os.environ.clear()
-        os.environ.update(self._environment)
-        from ablations.runs.entry import main  # imports torch, which the driver must not
 
-        code = main(self._arguments)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # without the server's exit handlers
+def _carry_out(arguments: tuple[str, str, str], folder: Path, variables: dict[str, str]) -> None:
+    """Carry a run out, in its forked process."""
+    os.setsid()
+    directory = Path(arguments[0])
+    try:
+        output = open_plain(directory / LOG_FILE, "ab")
+    except FileNotFoundError:  # another attempt has taken the run over
+        sys.exit(STOPPED_EXIT_CODE)
+    for stream in (1, 2):
+        os.dup2(output.fileno(), stream)
+    if folder.is_dir():
+        os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    from ablations.runs.entry import main  # imports torch, which the driver must not
+
+    sys.exit(main(arguments, driver.sentinel))
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

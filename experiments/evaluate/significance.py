@@ -13,8 +13,8 @@ from experiments.records.result import MEASURES
 from experiments.records.run import Run
 from transformer.data.text import read_text
 from transformer.errors import InputError
-from transformer.files import check_plain
 from transformer.evaluation.bleu import sacrebleu_metric
+from transformer.files import check_plain
 
 _TRIALS, _SAMPLES = 10_000, 1_000
 # A line takes sacreBLEU 0.1 MB, and each of its words 1 kB.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +55,46 @@ def claimed(directory: Path, folder: Path, **settings: Any) -> Path:
 
 @pytest.mark.slow
 def test_a_run_whose_server_is_killed_counts_as_killed_and_the_next_has_another_server(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path
 ):
     directory = claimed(tmp_path / "run", folder, **LONG)
-    job = Job(root=tmp_path, name="run", experiment=tiny_experiment(folder), log="none")
     (other := tmp_path / "other").mkdir()
-    monkeypatch.setenv("DATA_CACHE", str(tmp_path / "cache"))  # the server may be older
+    job = Job(
+        root=tmp_path,
+        name="run",
+        experiment=tiny_experiment(folder),
+        log="none",
+        folder=other,
+        environment={"DATA_CACHE": str(tmp_path / "cache")},
+    )
     run = process.fork(directory, job, Place(0))
     wait_for(lambda: trains(directory))
     assert os.getpgid(run.pid) == run.pid and (tmp_path / "cache").exists()
-    assert not os.access(directory / "log.txt", os.X_OK)
-    os.kill(parent_of(run.pid), signal.SIGKILL)
-    assert ended(process.fork(other, job, Place(0))) == 2  # it has no config.json
+    assert Path(f"/proc/{run.pid}/cwd").readlink() == other
+    os.kill(server := parent_of(run.pid), signal.SIGKILL)
+    os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+    second = process.fork(other, job, Place(0))
+    assert parent_of(second.pid) not in (0, os.getpid())
+    assert ended(second) == 2  # it has no config.json
     assert ended(run) == run.poll() == -signal.SIGKILL
     wait_for(lambda: not parent_of(run.pid))
+    assert len(step_checkpoints(directory)) == 1  # nothing that it has computed is lost
+
+
+@pytest.mark.slow
+def test_threads_that_fork_and_watch_at_once_each_learn_how_their_run_ended(
+    folder: Path, tmp_path: Path
+):
+    def carry_out(number: int) -> int | None:
+        (directory := tmp_path / str(number)).mkdir()  # without a config.json
+        job = Job(root=tmp_path, name=directory.name, experiment=tiny_experiment(folder))
+        run = process.fork(directory, job, Place(0))
+        while (code := run.poll()) is None:
+            pass  # looks at the run while other threads' starts do
+        return code
+
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        assert {*threads.map(carry_out, range(16))} == {2}
 
 
 _PARENT = """
@@ -111,6 +138,14 @@ def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outli
     assert "the same command continues there" in (directory / "log.txt").read_text()
 
 
+def replace_module(path: Path, content: str) -> None:
+    """Leave a module that a run of this folder imports in place of its own."""
+    path.parent.mkdir(parents=True)
+    for package in (path.parent.parent, path.parent):
+        (package / "__init__.py").touch()  # or one on PYTHONPATH would come first
+    path.write_text(content)
+
+
 _STAND_IN = """
 import os, sys
 print(os.getpgrp() == os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], os.environ["MORE"],
@@ -126,11 +161,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
     monkeypatch.setenv("SLURM_PROCID", "3")
     monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
     process.forget_rank()
-    module = tmp_path / "ablations" / "runs" / "entry.py"
-    module.parent.mkdir(parents=True)
-    for package in (module.parent.parent, module.parent):
-        (package / "__init__.py").touch()  # or one on PYTHONPATH would come first
-    module.write_text(_STAND_IN)
+    replace_module(tmp_path / "ablations" / "runs" / "entry.py", _STAND_IN)
     job = Job(
         root=tmp_path,
         name="run",
@@ -146,14 +177,27 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
 
 
+def test_a_run_that_cannot_be_forked_is_started_as_a_plain_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_server(_process: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr("multiprocessing.context.ForkServerProcess.start", lose_server)
+    replace_module(tmp_path / "ablations" / "runs" / "entry.py", "print('plain')")
+    job = Job(root=tmp_path, name="run", experiment=tiny_experiment(folder), folder=tmp_path)
+    run = process.fork(tmp_path, job, Place(0))
+    assert isinstance(run, subprocess.Popen)
+    with run:
+        assert ended(run) == 0
+    assert (tmp_path / "log.txt").read_text() == "plain\n"
+
+
 def test_a_run_on_several_devices_is_started_by_torchs_launcher(
     folder: Path, tmp_path: Path
 ) -> None:
     launcher = tmp_path / "torch" / "distributed" / "run.py"
-    launcher.parent.mkdir(parents=True)
-    for package in (launcher.parent.parent, launcher.parent):
-        (package / "__init__.py").touch()
-    launcher.write_text("import sys\nprint(*sys.argv[1:], flush=True)")
+    replace_module(launcher, "import sys\nprint(*sys.argv[1:], flush=True)")
     experiment = tiny_experiment(folder)
     job = Job(root=tmp_path, name="run", experiment=experiment, log="tensorboard", folder=tmp_path)
     run = process.fork(tmp_path, job, Place(0, (3, 5), ranks=2))
