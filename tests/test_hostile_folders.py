@@ -160,8 +160,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("DATA_CACHE", str(folder / "cache"))
         _leave_table(folder / "table")
         corpus = write_corpus(folder / "corpus", train=29, valid=3, test=3)
-        changes = {"max_steps": 2, "checkpoint_every_steps": 1, "validate_every_steps": 1}
-        run(tiny_experiment(corpus, **changes), folder / "run", log="none")
+        experiment = tiny_experiment(
+            corpus, max_steps=2, checkpoint_every_steps=1, validate_every_steps=1
+        )
+        run(experiment, folder / "run", log="none")
         yield folder
 
 

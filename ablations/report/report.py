@@ -71,6 +71,8 @@ def _problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
 
 def _to_latex(table: TableNumbers, results: Grid) -> str:
     """A ``tabular`` for ``\\input``: the settings, the scores and the paper's, without Δ."""
+    if not results.columns:  # no row has been run yet
+        return ""
     row, *others = results.columns
     figures = ("setting", "ours", "theirs")
     kept = [x for x in others if x.style in figures and not x.name.startswith("Δ")]

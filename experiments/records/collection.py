@@ -195,7 +195,7 @@ class Collection:
             yield self.path / line.name / name, problem
         run = Run(name=line.name, directory=directory)
         if to_json(line.curve) != to_json(curve_of(run)):
-            yield self.path / RUNS_FILE, f"the curve of {line.name} {CHANGED}"
+            yield self.path / line.name, f"its curve in {RUNS_FILE} {CHANGED}"
 
     @cached_property
     def unpacked(self) -> Path:
