@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablations import collect
+from ablations.dashboard.page import Reader
 from ablations.folder import SearchFolder, TableFolder, open_folder
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
@@ -93,6 +94,13 @@ def test_it_can_be_collected_and_continued_from(collected: Path, tmp_path: Path)
     assert TableFolder(collected).copy(tmp_path / "runs") == [str(BASE), str(NARROW)]
     (problems,) = {problem for _, problem in open_folder(tmp_path / "runs").verify()}
     assert problems == ""
+
+
+def test_it_is_shown_as_a_folder_of_runs_is(collected: Path) -> None:
+    reading = Reader(collected).read()
+    assert reading.status.counts == {"done": 2} and reading.status.is_over
+    assert list(reading.figures) == ["curves"]
+    assert [row for row, _ in reading.grid] == ["base", "narrow"]
 
 
 def contents_of_collection(root: Path) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from ablations.runs.lock import WHOLE, Shard, lock_runs
 from ablations.tables.find import Wanted, load_table, parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
+from experiments.records.collection import Collection
 from tests.ablations.samples import (
     SMALL_TABLE,
     TINY,
@@ -235,6 +236,19 @@ def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Cal
     assert code == 2
     assert "kept belongs to another table (base.training.threads: 3 -> 2)" in shown
     assert not out.with_name("less").exists()
+
+
+def test_a_table_goes_on_in_a_directory_of_results(out: Path, call: Call) -> None:
+    assert call(RUN.replace("base,narrow", "base"))[0] == 0
+    assert call("collect out --into kept")[0] == 0
+    kept = out.with_name("kept")
+    prepare_stand_ins(kept, {})
+    code, shown = call(RUN.replace("out", "kept"))
+    assert code == 0 and "1 of 2 done before" in shown
+    assert started(kept) == ["narrow/seed-1"] and not (kept / "base").exists()
+    assert call("verify kept")[1].endswith("files, all as they were\n")
+    assert "2 runs added to more" in call("collect kept --into more")[1]
+    assert sorted(Collection(out.with_name("more")).lines) == ["base/seed-1", "narrow/seed-1"]
 
 
 def test_a_table_continues_from_another_with_fewer_rows_after_a_kill(
