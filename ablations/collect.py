@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ablations.tables.plan import LOCK_FILE
 from experiments.records.checksums import copied_files
@@ -30,6 +31,7 @@ from transformer.config import to_dict
 from transformer.errors import InputError
 from transformer.files import locked, read_bytes, read_json, to_json, write_atomically
 
+_NO_ARCHIVE = "0" * 64  # until it is written
 _MOST_BYTES = 500_000_000  # of one file of a run
 
 
@@ -69,11 +71,19 @@ def _pack(name: str, run: Run) -> _Packed:
         run.check()
         raise InputError(f"files of {run.directory} are missing in its archive: restore it")
     data = contents.pop(DATA_FILE, b"")
-    line = Line(name=name, curve=curve_of(run), data=files.get(DATA_FILE), files=files)
+    fields: dict[str, Any] = {}
     for key, file in IN_LINE.items():
         if file in contents:
             with suppress(InputError):  # as damaged samples, which the archive has as they are
-                line = replace(line, **{key: read_json(run.files / file)})
+                fields[key] = read_json(run.files / file)
+    line = Line(
+        name=name,
+        curve=curve_of(run),
+        data=files.get(DATA_FILE),
+        files=files,
+        archive=_NO_ARCHIVE,
+        **fields,
+    )
     for file, content in line.contents.items():
         if to_json(content).encode() == contents[file]:
             del contents[file]

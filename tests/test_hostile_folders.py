@@ -14,6 +14,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 
 from ablations import cli as ablations_cli
 from ablations.dashboard.page import Page
+from ablations.folder import TableFolder
 from ablations.runs import process
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.plan import claim_plan
@@ -71,7 +73,8 @@ def _large(path: Path) -> None:
 
 
 def _with_commands(path: Path, _: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(TOKEN, COMMAND[path.suffix == ".json"]))
+    is_json = path.suffix in (".json", ".jsonl")
+    path.write_bytes(path.read_bytes().replace(TOKEN, COMMAND[is_json]))
 
 
 def _rewritten(change: Callable[[dict[str, Any]], object]) -> Make:
@@ -113,6 +116,7 @@ IN_TABLE = (
         "config.json", "attempt.json", "progress.json", "metrics.csv", "log.txt", ".process",
     )),
 )  # fmt: skip
+IN_RESULTS = ("table.json", "runs.jsonl", "data-*.json", "files-*.tar.xz")
 FOLDERS_IN_TABLE = ("base", "base/seed-1", "narrow", "narrow/seed-1.attempt-1", "figures")
 IN_RUN = (
     "config.json", "data.json", "vocabulary.model", "metrics.csv", "valid.hypotheses.txt",
@@ -124,11 +128,11 @@ OF_TRAINING = ("no loops", "no version", "callbacks", "optimizer")
 def _oddities(name: str) -> list[str]:
     """Those that make sense for a file of this name."""
     found = ["link", "pipe", "folder"]
-    if name.endswith((".csv", ".log", ".txt", ".html", "result.json", ".model", ".ckpt")):
+    if name.endswith((".csv", ".log", ".txt", ".html", "result.json", ".model", ".ckpt", ".jsonl")):
         found.append("large")
     if name.endswith(".csv"):
         found.append("digits")
-    if name.endswith((".json", "log.txt", ".process", "SUMS")):
+    if name.endswith((".json", ".jsonl", "log.txt", ".process", "SUMS")):
         found.append("commands")
     return found
 
@@ -136,6 +140,7 @@ def _oddities(name: str) -> list[str]:
 CASES = [
     *(("table", name, oddity) for name in IN_TABLE for oddity in _oddities(name)),
     *(("table", name, "link") for name in FOLDERS_IN_TABLE),
+    *(("results", name, oddity) for name in IN_RESULTS for oddity in _oddities(name)),
     *(("run", name, x) for name in IN_RUN for x in _oddities(name) if x != "commands"),
     ("run", "checkpoints", "link"),
     *(("run", IN_RUN[-1], oddity) for oddity in CONTENT_ODDITIES),
@@ -159,6 +164,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATA_CACHE", str(folder / "cache"))
         _leave_table(folder / "table")
+        TableFolder(folder / "table").collect(folder / "results")
         corpus = write_corpus(folder / "corpus", train=29, valid=3, test=3)
         experiment = tiny_experiment(
             corpus, max_steps=2, checkpoint_every_steps=1, validate_every_steps=1
@@ -181,12 +187,11 @@ def _leave_table(root: Path) -> None:
     (done / "valid.hypotheses.txt").write_text("TOKEN\n")
     sample = {"chrf": 1.0, "source": "TOKEN", "reference": "b", "translation": "c"}
     write_json(done / "valid.samples.json", {"samples": [sample]})
-    save_result(done, record_checksums(done, result(BASE)))
+    save_result(done, record_checksums(done, replace(result(BASE), commit="TOKEN")))
     write_progress(begun, Progress(stage=RunState.STOPPED, step=9, max_steps=99, message="TOKEN"))
     (begun / ".process").write_text("TOKEN")
-    for name in ("table.json", "base/seed-1/result.json"):
-        path = root / name
-        path.write_bytes(path.read_bytes().replace(b"Two widths", TOKEN).replace(b"0123abc", TOKEN))
+    path = root / "table.json"
+    path.write_bytes(path.read_bytes().replace(b"Two widths", TOKEN))
     for name in ("study.log", "report.html"):
         (root / name).write_bytes(TOKEN)
     (root / "figures").mkdir()
@@ -203,7 +208,7 @@ def _finish_at_once(directory: Path, job: process.Job, place: process.Place) -> 
 
 def _commands(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], int]]]:
     where = str(folder)
-    if kind == "table":
+    if kind != "run":
         of_table = {
             "status": [where], "status --json": [where, "--json"], "report": [where],
             "compare": [where, "base", "narrow"], "collect": [where, "--into", f"{where}-into"],
@@ -215,10 +220,13 @@ def _commands(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], int]]
             yield name, lambda command=command: ablations_cli.PROGRAM.run(command)
             if name == "report":
                 yield "dashboard", lambda: _look([folder])
-                yield (
-                    "verify",
-                    lambda: experiments_cli.PROGRAM.run(["verify", f"{where}/base/seed-1"]),
-                )
+                yield "verify", lambda: ablations_cli.PROGRAM.run(["verify", where])
+                if kind == "table":
+                    words = ["verify", f"{where}/base/seed-1"]
+                    yield (
+                        "verify of a run",
+                        lambda words=words: experiments_cli.PROGRAM.run(words),
+                    )
         return
     of_run = {
         "verify": [where], "evaluate": [where], "attention": [where, "one two"],
@@ -265,7 +273,8 @@ def test_a_hostile_folder_harms_nobody(
         shutil.copytree(folder, f"{folder}-files", symlinks=True)
         (folder / "result.json").unlink()  # so that train has something to do
     (own := tmp_path / "own").mkdir()
-    {**FILE_ODDITIES, **CONTENT_ODDITIES}[oddity](folder / name, own / Path(name).name)
+    (path,) = folder.glob(name)
+    {**FILE_ODDITIES, **CONTENT_ODDITIES}[oddity](path, own / path.name)
     before = _contents(own)
     handler = signal.signal(signal.SIGALRM, _hang)
     try:

@@ -35,6 +35,8 @@ ARCHIVES = "files-*.tar.xz"
 DATA_FILES = "data-*.json"
 _DIGITS = 16  # of a sha256 in a name
 _NAME = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+){0,2}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_STEP = re.compile(r"[0-9]{1,20}")
 _MOST_LINE = 16_000_000  # bytes
 _MOST_UNPACKED = 500  # times the size of the archive; that of the committed ones is 5 to 10
 
@@ -58,12 +60,19 @@ class Line:
     test_samples: dict[str, Any] | None = None
     data: str | None = None
     files: dict[str, str] = field(default_factory=dict[str, str])
-    archive: str = ""
+    archive: str
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.files):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no name of a run or a file")
+        for sha256 in (self.archive, self.data, *self.files.values()):
+            if sha256 is not None and not _SHA256.fullmatch(sha256):
+                raise ValueError(f"{sha256!r} is no sha256")
+        if not all(_STEP.fullmatch(step) for step in self.curve):
+            raise ValueError("its curve has a step that is no number")
+        if self.result is None and self.pruned is None:
+            raise ValueError("it needs a result, or where it was pruned")
 
     @property
     def contents(self) -> dict[str, dict[str, Any]]:
