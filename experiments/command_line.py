@@ -185,7 +185,7 @@ def print_checks(name: str, checked: Iterable[tuple[Path | str, str]]) -> None:
         count += 1
         if problem:
             problems += 1
-            print(f"{path}: {problem}")
+            print(visible(f"{path}: {problem}"))
     if problems:
         raise InputError(f"{name}: {problems} of {count} files are not as they were")
     print(f"{count} files, all as they were")

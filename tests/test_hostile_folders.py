@@ -30,6 +30,7 @@ from ablations.runs.lock import WHOLE, lock_runs
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments import cli as experiments_cli
+from experiments.figures.render import script
 from experiments.records.attempt import Attempt, write_attempt
 from experiments.records.checksums import record_checksums
 from experiments.records.ownership import claim
@@ -43,7 +44,7 @@ from transformer.files import write_json
 
 TOKEN, SECRET = b"TOKEN", b"SECRET"  # which is in every file of the folder; of the user
 COMMAND = {True: rb"\u001b]0;TITLE\u0007", False: b"\x1b]0;TITLE\x07"}  # in JSON, and elsewhere
-SECONDS = 10
+SECONDS = 60  # on a busy machine
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 TABLE_FILE = "from tests.ablations.samples import SMALL_TABLE as TABLE\n"
 
@@ -158,11 +159,14 @@ def _concerns(command: str, name: str, oddity: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def sound(_figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A table with a run that is finished and one that is not, and a run that can be continued."""
     folder = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATA_CACHE", str(folder / "cache"))
+        (folder / "cache").mkdir()
+        (folder / "cache" / "figures").symlink_to(_figures)
+        script()  # which takes seconds to bundle
         _leave_table(folder / "table")
         TableFolder(folder / "table").collect(folder / "results")
         corpus = write_corpus(folder / "corpus", train=29, valid=3, test=3)
@@ -256,15 +260,13 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(x): x.read_bytes() for x in files if x.stat().st_size < 2**30}
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize(("kind", "name", "oddity"), CASES)
 def test_a_hostile_folder_harms_nobody(
     kind: str, name: str, oddity: str, sound: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
     monkeypatch.setenv("DATA_CACHE", str(sound / "cache"))
-    monkeypatch.setattr(
-        "ablations.report.layout.draw", lambda specs: dict.fromkeys(specs, ("", b""))
-    )
     monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")
     monkeypatch.setattr(process, "fork", _finish_at_once)
     folder = shutil.copytree(sound / kind, tmp_path / "given" / kind, symlinks=True)
@@ -299,3 +301,27 @@ def test_a_hostile_folder_harms_nobody(
         signal.alarm(0)
         signal.signal(signal.SIGALRM, handler)
     assert not any(SECRET in content for content in _contents(tmp_path / "given").values())
+
+
+def test_a_strange_folder_spoils_its_own_section_of_the_page_alone(sound: Path, tmp_path: Path):
+    odd = shutil.copytree(sound / "table", tmp_path / "odd")
+    _instead(os.mkfifo)(odd / "narrow" / "seed-1.attempt-1" / "metrics.csv", tmp_path)
+    page = Page([odd, sound / "table"]).html()
+    assert "metrics.csv is a pipe, and not a file" in page
+    assert "base/seed-1" in page.partition("is a pipe")[2]  # of the sound one
+
+
+@pytest.mark.usefixtures("_undrawn")
+def test_a_report_removes_no_picture_that_is_not_its_own(sound: Path, tmp_path: Path):
+    root = shutil.copytree(sound / "table", tmp_path / "table")
+    for name in ("mine.png", "differences-of-mine.svg", "history.svg"):  # the last of a search
+        (root / "figures" / name).touch()
+    assert ablations_cli.PROGRAM.run(["report", str(root)]) == 0
+    left = {path.name for path in (root / "figures").iterdir()}
+    assert {"mine.png", "differences-of-mine.svg"} <= left and "history.svg" not in left
+
+
+@pytest.fixture
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = ("<svg/>", b"")
+    monkeypatch.setattr("ablations.report.layout.draw", lambda specs: dict.fromkeys(specs, drawn))

@@ -134,7 +134,11 @@ def test_a_row_whose_name_is_no_folders_is_refused_in_a_plan_too(tmp_path: Path,
     path.write_text(json.dumps(written))
     with pytest.raises(InputError, match=r"table\.json does not fit .*: row name .* may have only"):
         load_plan(tmp_path)
-    written["rows"][1] |= {"published": True, "seeds": []}  # which has no folder
+    written["rows"][1] |= {"published": True}
+    path.write_text(json.dumps(written))
+    with pytest.raises(InputError, match="is only shown, but has seeds"):
+        load_plan(tmp_path)
+    written["rows"][1] |= {"seeds": []}  # which has no folder
     path.write_text(json.dumps(written))
     assert load_plan(tmp_path).rows[1].name == visible(name)
 
