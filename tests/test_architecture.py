@@ -60,6 +60,7 @@ ALLOWED = {
         "transformer.progress",
     ),
     "transformer.initialisation": (),
+    "transformer.sources": ("transformer.errors",),
     "transformer.variant": (
         "transformer.config",
         "transformer.errors",
@@ -67,6 +68,7 @@ ALLOWED = {
         "transformer.initialisation",
         "transformer.model",
         "transformer.python_files",
+        "transformer.sources",
     ),
     "transformer.variants": (
         "transformer.config",

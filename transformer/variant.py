@@ -7,17 +7,14 @@ this module does not import torch.
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +24,7 @@ from transformer.config import ModelConfig
 from transformer.errors import InputError
 from transformer.files import expand_user
 from transformer.python_files import load_file
+from transformer.sources import definitions, is_installed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -140,7 +138,7 @@ def variant_name(variant: type[Transformer] | str) -> str:
     else:
         module, kind = variant.__module__, variant.__qualname__
         try:
-            file = None if _is_installed(module) else Path(inspect.getfile(variant))
+            file = None if is_installed(module) else Path(inspect.getfile(variant))
         except (OSError, TypeError) as error:  # as of a notebook
             raise InputError(f"{kind} is in no file: write it into a FILE.py") from error
     if file is not None:
@@ -177,21 +175,12 @@ def _trusted() -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-_installed_packages = functools.cache(importlib.metadata.packages_distributions)
-
-
-def _is_installed(module: str) -> bool:
-    """Whether its package is; a file in the working directory is not."""
-    package = module.partition(".")[0]
-    return package == __package__ or package in _installed_packages()
-
-
 def _source(module: str) -> Path:
     """The file of a module."""
     if (file := _trusted().get(module)) and file.is_file():
         return file
     with suppress(ImportError):
-        spec = importlib.util.find_spec(module) if _is_installed(module) else None
+        spec = importlib.util.find_spec(module) if is_installed(module) else None
         if spec and spec.origin:
             return Path(spec.origin)
     name = f"{module.rpartition('.')[2]}.py"
@@ -203,101 +192,16 @@ def source_files(name: str) -> dict[str, str]:
     module, _, kind = name.partition("@")[0].rpartition(":")
     if module.partition(".")[0] == __package__:
         return {}
-    _, files = _definitions(module, kind)
-    return {path.name: path.read_text("utf-8", "replace") for path in sorted(files)}
+    file = _source(module)
+    _, files = definitions(module, kind, file)
+    folder = file.parent
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace")
+        for path in sorted(files)
+    }
 
 
 def source_digest(module: str, kind: str) -> str:
-    """A hash of all that defines a class in its file and in those beside it.
-
-    Comments, docstrings and what the class does not use do not count.
-    """
-    needed, _ = _definitions(module, kind)
+    """A hash of all that defines a class, see :mod:`transformer.sources`."""
+    needed, _ = definitions(module, kind, _source(module))
     return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
-
-
-def _definitions(module: str, kind: str) -> tuple[set[str], set[Path]]:
-    """The statements that define a class, and the files that they are in."""
-    package, file = module.rpartition(".")[0], _source(module)
-    left, seen, needed = [(file, kind)], set[tuple[Path, str]](), set[str]()
-    while left:
-        path, name = place = left.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        for statement in _statements(path, path.read_bytes()):
-            if {name, "*"} & _bound(statement):
-                needed.add(ast.unparse(statement))
-                left += _imported(package, path, statement, name)
-                left += [(path, x.id) for x in ast.walk(statement) if isinstance(x, ast.Name)]
-    if not needed:
-        raise InputError(f"there is no {kind} in {file}")
-    return needed, {path for path, _ in seen}
-
-
-@functools.cache
-def _statements(path: Path, source: bytes) -> list[ast.stmt]:
-    """The statements of a file, without docstrings."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Python: {error}") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree.body
-
-
-@functools.cache
-def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement of a module defines."""
-    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
-        return {statement.name}
-    nodes = list(ast.walk(statement))
-    imported = (
-        alias for x in nodes if isinstance(x, ast.Import | ast.ImportFrom) for alias in x.names
-    )
-    # An attribute may be set below its class.
-    targets = [x.value if isinstance(x, ast.Attribute) else x for x in nodes if _is_stored(x)]
-    stored = {x.id for x in targets if isinstance(x, ast.Name)}
-    return stored | {(alias.asname or alias.name).partition(".")[0] for alias in imported}
-
-
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
-
-
-def _imported(
-    package: str, file: Path, statement: ast.stmt, name: str
-) -> Generator[tuple[Path, str]]:
-    """What the statement that binds ``name`` imports from files beside ``file``: each name with its
-    file, and all names of a module that is imported as a whole.
-    """
-    is_definition = isinstance(statement, ast.ClassDef | ast.FunctionDef)
-    for node in ast.walk(statement):
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
-        origin = _origin(package, node) if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            bound = (alias.asname or alias.name).partition(".")[0]
-            if not is_definition and bound not in (name, "*"):
-                continue
-            if path := _beside(package, file, f"{origin}.{alias.name}".strip(".")):
-                for each in _statements(path, path.read_bytes()):
-                    yield from ((path, x) for x in _bound(each))
-            elif path := _beside(package, file, origin):
-                yield path, name if bound == "*" else alias.name
-
-
-def _origin(package: str, node: ast.ImportFrom) -> str:
-    """The module from which names are imported; empty for one in a package above."""
-    if node.level > 1:
-        return ""
-    return ".".join(filter(None, (package if node.level else "", node.module)))
-
-
-def _beside(package: str, file: Path, module: str) -> Path | None:
-    """The file of a module if it is in ``package`` and beside ``file``."""
-    parent, _, name = module.rpartition(".")
-    path = file.with_name(f"{name}.py")
-    return path if name and parent == package and path.is_file() else None

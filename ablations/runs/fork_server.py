@@ -1,4 +1,4 @@
-"""What Python's fork server imports first: signals are blocked.
+"""Block signals in Python's fork server, which imports this first.
 
 A terminal sends them to the server too, which would end the runs. A run has a group of its own, and
 unblocks them once it can handle them.
