@@ -214,7 +214,7 @@ def _train(
         ),
     ):
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    if not clock.target_tokens:
+    if checkpoint is not None and not clock.target_tokens:
         raise InputError(f"{checkpoint} does not say what was trained before: remove it")
     return trainer, clock
 

@@ -45,6 +45,15 @@ def test_an_exported_model_is_loaded_bit_for_bit_and_translates(
     )
 
 
+def test_its_files_may_be_links(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "snapshot").mkdir()
+    exported(tmp_path / "blobs")
+    for file in (tmp_path / "blobs").iterdir():
+        (tmp_path / "snapshot" / file.name).symlink_to(file)
+    assert load_pretrained(tmp_path / "snapshot")[0].config == TINY_MODEL
+
+
 def test_layers_that_share_their_weights_are_written(tmp_path: Path) -> None:
     model = Transformer(TINY_MODEL)
     model.encoder[1] = model.encoder[0]  # pyright: ignore[reportIndexIssue]

@@ -19,12 +19,14 @@ _CONFIG_FILE = "config.json"
 def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
     """Load the model and the vocabulary of a safetensors export, for ``translate``.
 
+    Its files may be links, as in the cache of a hub.
+
     Raises:
         InputError: if the folder holds no export, or a damaged one.
     """
     path = Path(directory) / _CONFIG_FILE
     try:
-        values = read_json(path)["config"]["model"]
+        values = read_json(path.resolve())["config"]["model"]
     except (InputError, KeyError, TypeError) as error:
         raise InputError(f"{directory} is no export: {path} cannot be used ({error!r})") from error
     config = from_dict(ModelConfig, values, str(path))
@@ -33,8 +35,9 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
             f"{directory} holds no {WEIGHTS_FILE}: python -m experiments export {directory} "
             "--format safetensors writes a folder that can be loaded"
         )
-    check_plain(Path(directory) / VOCABULARY_FILE)
-    vocabulary = Vocabulary(Path(directory) / VOCABULARY_FILE)
+    words = (Path(directory) / VOCABULARY_FILE).resolve()
+    check_plain(words)
+    vocabulary = Vocabulary(words)
     if len(vocabulary) != config.vocab_size:
         raise InputError(
             f"{directory} holds {len(vocabulary):,} word-pieces for a model with "
@@ -50,7 +53,7 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     from safetensors.torch import load_file
 
     path = directory / WEIGHTS_FILE
-    check_plain(path, 2**36)
+    check_plain(path.resolve(), 2**36)
     model = build(config)
     try:
         model.load_state_dict(load_file(path))

@@ -356,6 +356,7 @@ class _Clock(Clock):
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         self._steps = trainer.global_step
+        self.target_tokens = self._steps
 
     on_train_start = on_train_batch_end
 
