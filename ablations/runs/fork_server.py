@@ -1,7 +1,7 @@
-"""Block signals in Python's fork server, which imports this first.
+"""Keep a driver's signals from its fork server.
 
-A terminal sends them to the server too, which would end the runs. A run has a group of its own, and
-unblocks them once it can handle them.
+The server imports this first: a terminal sends them to it too, which would end it and so the runs.
+A run has a group of its own, and unblocks them once it can handle them.
 """
 
 import signal
