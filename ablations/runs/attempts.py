@@ -65,17 +65,17 @@ def take_over(stem: Path) -> Path | None:
     Returns:
         Its directory; None if another process was first, or the run has ended meanwhile.
     """
-    found = locate(stem)
-    attempt = read_attempt(found) if found == stem else None  # a name without a number
-    last = attempt.number if attempt else attempt_number(found)
+    current = locate(stem)
+    attempt = read_attempt(current) if current == stem else None  # a name without a number
+    last = attempt.number if attempt else attempt_number(current)
     target = stem.with_name(f"{stem.name}.attempt-{last + 1}")
     try:
-        if not found.exists():
+        if not current.exists():
             target.mkdir(parents=True)
-        elif found == stem and read_run(stem).has_ended:
+        elif current == stem and read_run(stem).has_ended:
             return None
         else:
-            rename(found, target)
+            rename(current, target)
         for lock in target.glob(".lock-*"):  # of earlier attempts: records/ownership.py
             lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError, NotADirectoryError):
@@ -110,8 +110,9 @@ def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
 
 def set_aside_broken(directory: Path) -> list[str]:
     """Rename the unreadable files of a run that has not ended, and return their names."""
-    ends = [name for name in (RESULT_FILE, PRUNED_FILE) if (directory / name).exists()]
-    broken = [] if read_run(directory).is_at_end else ends
+    broken: list[str] = []
+    if not read_run(directory).is_at_end:
+        broken = [name for name in (RESULT_FILE, PRUNED_FILE) if (directory / name).exists()]
     for name in (ATTEMPT_FILE, CONFIG_FILE):
         try:
             read_json(directory / name)
@@ -144,7 +145,12 @@ def record_failure(
         return False
     progress = read_progress(directory) or Progress(stage=RunState.FAILED)
     moved = progress.step > attempt.furthest
-    kills = 0 if not killed else 1 if moved else attempt.kills + 1
+    if not killed:
+        kills = 0
+    elif moved:
+        kills = 1
+    else:
+        kills = attempt.kills + 1
     attempt = replace(attempt, kills=kills, furthest=max(progress.step, attempt.furthest))
     if not killed or kills >= _MOST_KILLS:
         failure = Failure(attempt=attempt.number, reason=reason, lines=tuple(lines), at=time.time())

@@ -110,7 +110,8 @@ class Driver:
             raise self._refusal
         if self._received:
             return self._received[0]
-        if blocked := [x for x, end in self._refused.items() if end.state == RunState.BLOCKED]:
+        blocked = [name for name, end in self._refused.items() if end.state == RunState.BLOCKED]
+        if blocked:
             raise self._refusal_of(blocked)
         return None
 
@@ -151,7 +152,9 @@ class Driver:
             self._note(f"no node with room is left: {len(self._waiting)} runs wait for one")
         self._is_stranded = not places
         for place in places:
-            if place not in taken and self._kill_at is None and (name := self._next()):
+            if place in taken or self._kill_at is not None:
+                continue
+            if (name := self._next()) is not None:
                 self._start(name, place)
 
     def _next(self) -> str | None:
@@ -226,7 +229,8 @@ class Driver:
             self._give_up(name)
         rows = {_row(name) for name in self._refused}
         reasons = {each.reason for each in self._refused.values()}
-        if len(reasons) > 1 or len(rows) < min(_MOST_ALIKE, len(self._rows)) or self._any_trains():
+        enough = min(_MOST_ALIKE, len(self._rows))
+        if len(reasons) > 1 or len(rows) < enough or self._any_trains():
             return
         in_order = [name for name in self._cells.names if name in self._refused]
         self._refuse(self._refusal_of(in_order))

@@ -32,11 +32,12 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """The shard that the user wrote as ``2/8``."""
-        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        number, count = (int(part) for part in found.groups()) if found else (0, 0)
-        if not 1 <= number <= count:
-            raise InputError(f"--shard is {text}, but must be like 2/8, the second of eight")
-        return cls(number, count)
+        parts = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if parts is not None:
+            number, count = int(parts[1]), int(parts[2])
+            if 1 <= number <= count:
+                return cls(number, count)
+        raise InputError(f"--shard is {text}, but must be like 2/8, the second of eight")
 
 
 WHOLE = Shard()
@@ -51,8 +52,11 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
     """
     make_directory(directory)
     # Locks may be held together only by the shards of one division: those with the same ending.
-    family = f"-of-{shard.count}.lock" if shard.count > 1 else ".driver.lock"
-    name = f".driver-{shard.number}{family}" if shard.count > 1 else family
+    if shard.count > 1:
+        family = f"-of-{shard.count}.lock"
+        name = f".driver-{shard.number}{family}"
+    else:
+        family = name = ".driver.lock"
     with ExitStack() as stack:
         own = stack.enter_context(_held(directory / name))
         for other in directory.glob(_LOCKS):

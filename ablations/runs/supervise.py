@@ -80,7 +80,10 @@ class LocalExecutor:
         self._threads = ThreadPoolExecutor(max_workers=len(places))
         self._attempts: dict[str, Future[AttemptEnd]] = {}
         gpus = len(places[0].devices)
-        self.where = f"{gpus} GPUs each" if gpus > 1 else "the GPU" if gpus else "the CPU"
+        if gpus > 1:
+            self.where = f"{gpus} GPUs each"
+        else:
+            self.where = "the GPU" if gpus else "the CPU"
 
     def places(self) -> Sequence[Place]:
         return self._places
@@ -192,15 +195,6 @@ class _Begun:
     log_start: int
 
 
-def _others(job: Job) -> Iterator[Path]:
-    """The folders of the other runs that have recorded their data."""
-    for path in job.root.glob("*/" * len(Path(job.name).parts) + DATA_FILE):
-        yield path.parent
-    collection = collection_of(job.root)
-    for name in collection.lines:
-        yield collection.run(name).files
-
-
 def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | None:
     """Take over the run's directory and start its process; None if another driver was first."""
     directory = attempts.take_over(job.root / job.name)
@@ -211,7 +205,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
         record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
-        share_data(directory, (other for other in _others(job) if other != directory))
+        share_data(directory, _others(job, directory))
         write_attempt(directory, record)
         with open_plain(directory / LOG_FILE, "ab") as log:
             log_start = log.tell()
@@ -223,6 +217,19 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
             raise
         return None  # this process was paused for so long that another one took the run over
     return _Begun(directory, run, started_at, log_start)
+
+
+def _others(job: Job, directory: Path) -> Iterator[Path]:
+    """The directories of the other runs that have recorded their data; last those that are lines of
+    ``runs.jsonl``.
+    """
+    depth = len(Path(job.name).parts)
+    for path in job.root.glob("/".join(["*"] * depth + [DATA_FILE])):
+        if path.parent != directory:
+            yield path.parent
+    collection = collection_of(job.root)
+    for name in collection.lines:
+        yield collection.run(name).files
 
 
 def _wait(begun: _Begun, wish: Callable[[], Wish]) -> Wish:
@@ -289,9 +296,15 @@ def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> 
         return progress.message
     if state in (RunState.REFUSED, RunState.BLOCKED):  # as by a full disk
         return lines[-1] if lines else "it refused its input"
-    how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-    how += " (out of memory?)" if killed else ""
-    return ": ".join(["it left no result" if state == RunState.DONE else how, *lines[-1:]])
+    if state == RunState.DONE:
+        how = "it left no result"
+    elif code >= 0:
+        how = f"exit code {code}"
+    elif killed:
+        how = "killed by SIGKILL (out of memory?)"
+    else:
+        how = f"killed by {signal.Signals(-code).name}"
+    return ": ".join([how, *lines[-1:]])
 
 
 def lost(job: Job, reason: str) -> AttemptEnd:
