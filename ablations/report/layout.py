@@ -147,6 +147,13 @@ def write_files(
     except DrawingError as error:
         figures, drawn = [], {}
         warned.append(f"{error}, so this report has none")
+    values = {**values, "figures": figures, "warnings": warned}
+    vega = script() if drawn else ""
+    width = shutil.get_terminal_size((120, 24)).columns
+    html = render(template, layout="html.j2", drawn=drawn, vega=vega, **values)
+    markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
+    text = render(template.with_suffix(".txt.j2"), width=width, **values)
+    files = {**(exports or {}), MARKDOWN_FILE: _single_spaced(markdown), HTML_FILE: html}
     folder = within(directory, FIGURES)
     if drawn:
         make_directory(folder)
@@ -156,17 +163,9 @@ def write_files(
     for path in folder.glob("*"):
         if _FIGURE.fullmatch(path.name) and path.stem not in drawn:  # of an earlier report
             remove(path)
-    for name, content in (exports or {}).items():
+    for name, content in files.items():
         write_atomically(directory / name, content)
-    values = {**values, "figures": figures, "warnings": warned}
-    markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
-    write_atomically(directory / MARKDOWN_FILE, _single_spaced(markdown))
-    vega = script() if drawn else ""
-    html = render(template, layout="html.j2", drawn=drawn, vega=vega, **values)
-    write_atomically(directory / HTML_FILE, html)
-    width = shutil.get_terminal_size((120, 24)).columns
-    text = _single_spaced(render(template.with_suffix(".txt.j2"), width=width, **values))
-    return "\n".join(map(_for_terminal, text.split("\n")))
+    return "\n".join(_for_terminal(line) for line in _single_spaced(text).split("\n"))
 
 
 def _for_terminal(line: str) -> str:
