@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ablations.folder import TableFolder
-from ablations.report.sentences import interval, needed
-from ablations.report.statistics import estimate
+from ablations.report.seeds import interval, needed
+from ablations.report.statistics import estimate, required_seeds
 from ablations.tables.find import parse_seeds
 from ablations.tables.table import Cell
 from experiments.evaluate.significance import Significance, compare_runs
@@ -56,7 +56,8 @@ def _over_seeds(differences: Sequence[float], first: str, second: str) -> str:
     better, worse = (second, first) if over.mean > 0 else (first, second)
     verdict = f"{better} is better than {worse}"
     if over.within_noise:
-        verdict = f"within noise; approximate seeds needed to tell them apart: {needed(over)}"
+        seeds = needed(required_seeds(over))
+        verdict = f"within noise; approximate seeds needed to tell them apart: {seeds}"
     return (
         f"over {over.count} seeds: difference {formats.difference(over.mean, 2)}, "
         f"95 % in {interval(over, 2, signed=True)}: {verdict}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ablations.figures.curves import curve_of, draw_curves, group_of, mean_curve
 from ablations.report.layout import Figure
-from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, by_seed, is_better
+from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, is_better
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
@@ -51,20 +51,24 @@ _SIZES = {
 def table_figures(table: TableNumbers) -> Iterator[Figure]:
     """All figures for which there are enough values."""
     for measure in table.measures:
-        if rows := [x for x in _differences(table, measure) if x["paper"] is not None]:
-            yield draw_agreement(rows, measure)
-    for measure in table.measures:
-        if rows := _differences(table, measure):
+        rows = _differences(table, measure)
+        in_paper = [row for row in rows if row["paper"] is not None]
+        if in_paper:
+            yield draw_agreement(in_paper, measure)
+        if rows:
             yield _draw_differences(rows, measure)
         elif table.has_seeds:
             yield _draw_seeds(table, measure)
-    yield from _curves(table)
     for field, (title, words) in _SIZES.items():
-        if len(rows := list(_perplexities(table, field))) > 1:
-            spec = _draw_against(rows, (field, title), ("perplexity", "Perplexity"), log=True)
-            caption = f"Perplexity of each row against the {words}."
-            yield Figure(name=f"perplexity-{field}", spec=spec, caption=caption)
-    if rows := [record for row in table.rows for record in _bleu_and_flops(row)]:
+        rows = list(_perplexities(table, field))
+        if len(rows) > 1:
+            yield Figure(
+                name=f"perplexity-{field}",
+                spec=_draw_against(rows, (field, title), ("perplexity", "Perplexity"), log=True),
+                caption=f"Perplexity of each row against the {words}.",
+            )
+    rows = [record for row in table.rows for record in _bleu_and_flops(row)]
+    if rows:
         score, size = ("test_bleu", "BLEU of the test set"), ("flops", _SIZES["flops"][0])
         yield Figure(
             name="bleu-flops",
@@ -72,21 +76,25 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
             caption=f"{score[1]} against training FLOPs: ours by the arithmetic of the model, the "
             "paper's by time and nominal peak of the devices.",
         )
+    yield from _curves(table)
 
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
     """The rows that can be compared with the base, the best first."""
-    base = {} if table.base is None else by_seed(table.base, measure.name)
-    found: list[Record] = []
+    base = table.base.scores[measure.name].by_seed if table.base else {}
+    records: list[Record] = []
     for row in table.rows:
-        score = row.scores[measure.name]
-        if (ours := score.difference) is None or not math.isfinite(ours.mean):
+        score, ours = row.scores[measure.name], row.scores[measure.name].difference
+        if ours is None or not math.isfinite(ours.mean):
             continue
         low, high = ours.interval or (None, None)
-        one_seed = "better, one seed" if is_better(measure, ours.mean) else "worse, one seed"
         paper = score.paper_difference
-        seeds = [y - base[x] for x, y in by_seed(row, measure.name).items() if x in base]
-        found.append(
+        seeds = [value - base[seed] for seed, value in score.by_seed.items() if seed in base]
+        verdict = score.verdict
+        if not verdict:
+            better = "better" if is_better(measure, ours.mean) else "worse"
+            verdict = f"{better}, one seed" if ours.mean else WITHIN_NOISE
+        records.append(
             {
                 "row": row.name,
                 "paper": None if paper is None else round(paper, 6),
@@ -95,11 +103,12 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
                 "high": high,
                 "each seed": seeds if len(seeds) > 1 else [],
                 "agreement": score.agreement,
-                "verdict": score.verdict or (one_seed if ours.mean else WITHIN_NOISE),
+                "verdict": verdict,
                 "others found": row.reference,
             }
         )
-    return sorted(found, key=lambda x: x["ours"], reverse=measure.direction != "minimize")
+    highest_first = measure.direction == "maximize"
+    return sorted(records, key=lambda record: record["ours"], reverse=highest_first)
 
 
 def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
@@ -228,7 +237,7 @@ def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
     values = [
         {"row": row.name, "seed": seed, "value": value}
         for row in table.rows
-        for seed, value in by_seed(row, measure.name).items()
+        for seed, value in row.scores[measure.name].by_seed.items()
         if math.isfinite(value)
     ]
     x, y = style.axis("value", measure.title), {"field": "row", "sort": None, "title": None}

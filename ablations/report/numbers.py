@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ablations.folder import Record, TableFolder
-from ablations.report.statistics import Estimate, Pool, estimate, paired_difference, pool
+from ablations.report.statistics import (
+    Estimate,
+    Pool,
+    estimate,
+    paired_difference,
+    pool,
+    required_seeds,
+)
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow
 from ablations.tables.table import Reported
-from experiments.records.progress import FINAL, RunState
 from experiments.records.result import MEASURES, Measure, Result
 from experiments.records.run import Run
 from transformer.config import DataConfig, text_settings
@@ -34,13 +40,16 @@ _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 class Score:
     """One measure of a row: ours, the paper's, and how much each differs from the base's.
 
-    ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the difference
-    compares with the paper's; both are "" where they are unknown.
+    ``by_seed`` are the values that ``ours`` is the mean of, ``required_seeds`` how many would show
+    the difference. ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the
+    difference compares with the paper's; both are "" where they are unknown.
     """
 
     ours: Estimate | None
+    by_seed: Mapping[int, float]
     paper: float | None
     difference: Estimate | None
+    required_seeds: int | None
     paper_difference: float | None
     verdict: str
     agreement: str
@@ -108,17 +117,17 @@ class TableNumbers:
 def _record(row: RowNumbers, measure: Measure) -> Record:
     score = row.scores[measure.name]
     ours, difference = score.ours, score.difference
-    low, high = (ours and ours.interval) or (None, None)
-    least, most = (difference and difference.interval) or (None, None)
+    low, high = ours.interval if ours and ours.interval else (None, None)
+    least, most = difference.interval if difference and difference.interval else (None, None)
     return {
         "row": row.name,
         "measure": measure.name,
         "seeds": ours.count if ours else 0,
-        "mean": ours and ours.mean,
-        "deviation": ours and ours.deviation,
+        "mean": ours.mean if ours else None,
+        "deviation": ours.deviation if ours else None,
         "low": low,
         "high": high,
-        "difference": difference and difference.mean,
+        "difference": difference.mean if difference else None,
         "difference_low": least,
         "difference_high": most,
         "verdict": score.verdict or None,
@@ -133,26 +142,28 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
     plan, runs = folder.plan, defaultdict[str, list[Run]](list)
     for run in _on_same_data(folder):
         runs[run.row].append(run)
-    rows = [_describe(x, plan, runs[x.name]) for x in plan.rows if x.seeds or x.published]
+    asked_for = [row for row in plan.rows if row.seeds or row.published]
+    rows = [_describe(row, plan, runs[row.name]) for row in asked_for]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
+    measures = [MEASURES[name] for name in plan.measures]
     pools: dict[str, Pool] = {}
-    for name in plan.measures:
-        alike = {row.name: by_seed(row, name) for row in rows if _is_comparable(row, name)}
-        if has_seeds and (found := pool(alike)) is not None:
-            pools[name] = found
-        for row in rows:
-            row.scores[name] = _score(row, base, name, pools.get(name))
-    changed, shown = {name for row in rows for name in row.changed}, plan.shown
-    of_paper = COLUMNS.keys() - _SHOWN_IF_CHANGED if plan.is_compared else ()
+    for measure in measures:
+        pooled = _compute_scores(rows, base, measure, has_seeds=has_seeds)
+        if pooled is not None:
+            pools[measure.name] = pooled
+    shown = plan.shown
+    columns = {name for row in rows for name in row.changed}
+    if plan.is_compared:
+        columns |= COLUMNS.keys() - _SHOWN_IF_CHANGED
     return TableNumbers(
         plan=plan,
-        measures=[MEASURES[name] for name in plan.measures],
+        measures=measures,
         rows=rows,
         base=base,
         results=[result for row in rows for result in row.results],
         has_seeds=has_seeds,
-        settings=[name for name in shown if name in changed or name in of_paper],
+        settings=[name for name in shown if name in columns],
         shown=shown,
         pools=pools,
     )
@@ -170,31 +181,13 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
         if run.result is not None and run.result.data_digest:
             digests[settings[run.row]][run.result.data_digest] += 1
     for index, run in enumerate(runs):
-        digest = run.result and run.result.data_digest
-        most = digests[settings[run.row]].most_common(1)
-        if digest and digest != most[0][0]:
-            problem = f"its data is {digest}, that of most runs is {most[0][0]}"
-            runs[index] = replace(run, result=None, problem=problem)
+        if run.result is not None and run.result.data_digest:
+            digest = run.result.data_digest
+            [(of_most, _)] = digests[settings[run.row]].most_common(1)
+            if digest != of_most:
+                problem = f"its data is {digest}, that of most runs is {of_most}"
+                runs[index] = replace(run, result=None, problem=problem)
     return runs
-
-
-def state_of(run: Run) -> tuple[str, str]:
-    """How far a run without a result is, in few words, and why it failed or is left out."""
-    progress = run.progress
-    if run.problem:
-        return "left out", run.problem
-    if progress is None:
-        return "missing", ""
-    if progress.stage in (RunState.TRAIN, RunState.STOPPED):
-        return f"step {progress.step:,} of {progress.max_steps:,}", ""
-    failed = progress.stage in FINAL and progress.stage != RunState.DONE
-    return str(progress.stage), (progress.message or "no reason recorded") * failed
-
-
-def describe_state(run: Run) -> str:
-    """The state of a run without a result, with the reason in parentheses."""
-    state, reason = state_of(run)
-    return f"{state} ({reason})" if reason else state
 
 
 def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
@@ -217,20 +210,53 @@ def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
 
 
 def _mean(results: Sequence[Result], name: str) -> Estimate | None:
-    field = name.removeprefix(_AVERAGED)
-    of = [x.averaged if name.startswith(_AVERAGED) else x for x in results]
-    values: list[float | None] = [getattr(x, field, None) for x in of]
-    scale = MEASURES[field.removeprefix("tokenised_")].scale
-    return estimate([value for value in values if value is not None], scale)
+    score = name.removeprefix(_AVERAGED)
+    values: list[float] = []
+    for result in results:
+        scored = result.averaged if name.startswith(_AVERAGED) else result
+        value: float | None = getattr(scored, score, None)
+        if value is not None:
+            values.append(value)
+    return estimate(values, MEASURES[score.removeprefix("tokenised_")].scale)
 
 
-def by_seed(row: RowNumbers, name: str) -> dict[int, float]:
-    """A row's values of a score by seed."""
-    return {x.seed: float(y) for x in row.results if (y := getattr(x, name)) is not None}
+def _compute_scores(
+    rows: Sequence[RowNumbers], base: RowNumbers | None, measure: Measure, *, has_seeds: bool
+) -> Pool | None:
+    """Compute the score of each row by one measure; the spread pooled over those alike."""
+    name = measure.name
+    values = {row.name: _by_seed(row, name) for row in rows}
+    alike = {
+        row.name: values[row.name]
+        for row in rows
+        if row.is_of_same_text and has_same_pieces(row, name)
+    }
+    pooled = pool(alike) if has_seeds else None
+    for row in rows:
+        difference = seeds = None
+        if base is not None and row.name in alike and not row.is_base:
+            difference = paired_difference(alike[row.name], values[base.name], measure.scale)
+        if difference and pooled:
+            difference = pooled.apply(difference)
+        if difference and difference.deviation is not None:
+            seeds = required_seeds(difference)
+        paper_difference = _paper_difference(row, base, name)
+        row.scores[name] = Score(
+            ours=row.means.get(name),
+            by_seed=values[row.name],
+            paper=getattr(row.reported, name, None),
+            difference=difference,
+            required_seeds=seeds,
+            paper_difference=paper_difference,
+            verdict=_verdict(measure, difference),
+            agreement=_agreement(difference, paper_difference),
+        )
+    return pooled
 
 
-def _is_comparable(row: RowNumbers, name: str) -> bool:
-    return row.is_of_same_text and has_same_pieces(row, name)
+def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
+    values = {result.seed: getattr(result, name) for result in row.results}
+    return {seed: float(value) for seed, value in values.items() if value is not None}
 
 
 def has_same_pieces(row: RowNumbers, name: str) -> bool:
@@ -238,27 +264,12 @@ def has_same_pieces(row: RowNumbers, name: str) -> bool:
     return "perplexity" not in name or "vocab_size" not in row.changed
 
 
-def _score(row: RowNumbers, base: RowNumbers | None, name: str, pooled: Pool | None) -> Score:
-    measure = MEASURES[name]
-    paper: float | None = getattr(row.reported, name, None)
-    difference = paper_difference = None
-    if base is not None and row.is_of_same_text and not row.is_base:
-        if _is_comparable(row, name):
-            ours, theirs = by_seed(row, name), by_seed(base, name)
-            difference = paired_difference(ours, theirs, measure.scale)
-        if difference and pooled:
-            difference = pooled.apply(difference)
-        of_base: float | None = getattr(base.reported, name, None)
-        if paper is not None and of_base is not None:
-            paper_difference = paper - of_base
-    return Score(
-        ours=row.means.get(name),
-        paper=paper,
-        difference=difference,
-        paper_difference=paper_difference,
-        verdict=_verdict(measure, difference),
-        agreement=_agreement(difference, paper_difference),
-    )
+def _paper_difference(row: RowNumbers, base: RowNumbers | None, name: str) -> float | None:
+    if base is None or row.is_base or not row.is_of_same_text:
+        return None
+    ours: float | None = getattr(row.reported, name, None)
+    of_base: float | None = getattr(base.reported, name, None)
+    return None if ours is None or of_base is None else ours - of_base
 
 
 def _verdict(measure: Measure, difference: Estimate | None) -> str:

@@ -1,29 +1,26 @@
-"""Grids of a table's report and of its rows."""
+"""The results of a table row by row, and what has none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from ablations.figures.curves import group_of
+from ablations.files import PLAN_FILE
+from ablations.folder import TableFolder
 from ablations.report.layout import Column, Grid
-from ablations.report.numbers import (
-    OTHER_SCORES,
-    RowNumbers,
-    TableNumbers,
-    describe_state,
-    state_of,
-)
-from ablations.report.sentences import flops, interval, label, needed, setting
+from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.statistics import Estimate
+from ablations.tables.changes import COLUMNS, Value
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path
+from experiments.records.progress import FINAL, RunState
 from experiments.records.result import MEASURES, RESULT_FILE, Measure
 from experiments.records.run import LOG_FILE, Run
 from transformer import formats
 from transformer.errors import InputError
+from transformer.variant import class_name, has_changed
 
 NOISE = "~"  # marks a difference that is within noise
 _LOG_LINES = 15
@@ -45,56 +42,73 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
         ]
         columns.append(Column(label(name), cells, style="setting", optional=2))
     for measure in table.measures:
-        columns += _score_columns(table, measure)
+        columns += _scores(table, measure)
     for name, (title, digits) in OTHER_SCORES.items():
-        cells = [mean(row.means.get(name), digits) for row in rows]
+        cells = [_mean(row.means.get(name), digits) for row in rows]
         columns.append(Column(title, cells, optional=1))
     columns += _sizes(rows)
     references = [row.reference for row in rows]
     columns.append(Column("reference", references, style="theirs words", optional=1))
-    styles = [
-        "unfinished" if (state := _state(row)) and state != "failed" else state for row in rows
-    ]
-    groups = [
-        (
-            row.settings["target_language"],
-            table.plan.is_compared and not row.is_published and group_of(row.name),
-        )
-        for row in rows
-    ]
-    for index, (above, own) in enumerate(pairwise(groups), start=1):
-        styles[index] += " group-start" * (own != above)
     details = [_details(table, row, page) for row in rows]
-    return Grid(_filled(columns), row_styles=styles, name="rows", details=details)
+    return Grid(filled(columns), row_styles=_row_styles(table), name="rows", details=details)
 
 
-def _filled(columns: Sequence[Column]) -> list[Column]:
+def filled(columns: Sequence[Column]) -> list[Column]:
     """The columns that have a value in some row."""
-    return [x for x in columns if any(cell not in ("", formats.MISSING) for cell in x.cells)]
+    blank = ("", formats.MISSING)
+    return [column for column in columns if any(cell not in blank for cell in column.cells)]
 
 
-def _state(row: RowNumbers) -> str:
-    """The state of a row without a result, that of a failed run first; empty for others."""
-    if row.results or not row.unfinished:
-        return ""
-    states = map(state_of, row.unfinished)
-    return max(states, key=lambda pair: (bool(pair[1]), pair[0] != "missing"))[0]
+def _row_styles(table: TableNumbers) -> list[str]:
+    """The class of each row: what is not finished, and where a group begins."""
+    styles: list[str] = []
+    above = None
+    for row in table.rows:
+        style = _state(row)
+        if style and style != "failed":
+            style = "unfinished"
+        letter = group_of(row.name) if table.plan.is_compared and not row.is_published else ""
+        group = row.settings["target_language"], letter
+        if styles and group != above:
+            style += " group-start"
+        styles.append(style)
+        above = group
+    return styles
 
 
-def _score_columns(table: TableNumbers, measure: Measure) -> list[Column]:
+def label(name: str) -> str:
+    """The name of a setting in the table: Table 3's, if it has it."""
+    return COLUMNS.get(name, name.replace("_", " "))
+
+
+def setting(name: str, value: Value) -> str:
+    """The value of a setting."""
+    if isinstance(value, int) and name == "max_steps":
+        return formats.steps(value)
+    if name == "model":
+        return class_name(str(value)) if value else "the paper's"
+    if isinstance(value, float):
+        return str(float(f"{value:.4g}"))
+    return "none" if value is None else str(value)
+
+
+def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
     """Ours, the paper's, and differences where rows have the same text."""
     ours, paper, differences, of_paper = [], [], [], []
     for row in table.rows:
         score = row.scores[measure.name]
         state = _state(row) if measure is table.measures[0] else ""
-        ours.append("" if row.is_published else state or mean(score.ours, measure.digits))
+        ours.append("" if row.is_published else state or _mean(score.ours, measure.digits))
         paper.append(formats.number(score.paper, measure.paper_digits))
-        found, is_compared = score.difference, row.is_of_same_text and not row.is_base
-        change = formats.difference(found and found.mean, measure.digits)
-        noise = NOISE if found and found.within_noise else ""
-        differences.append(f"{change}{noise}" if is_compared else "")
-        change = formats.difference(score.paper_difference, measure.paper_digits)
-        of_paper.append(change if is_compared else "")
+        change = change_in_paper = ""
+        if row.is_of_same_text and not row.is_base:
+            difference = score.difference
+            change = formats.difference(difference and difference.mean, measure.digits)
+            if difference and difference.within_noise:
+                change += NOISE
+            change_in_paper = formats.difference(score.paper_difference, measure.paper_digits)
+        differences.append(change)
+        of_paper.append(change_in_paper)
     return [
         Column("", ours, measure.short, "ours"),
         Column("paper", paper, measure.short, "theirs"),
@@ -103,77 +117,81 @@ def _score_columns(table: TableNumbers, measure: Measure) -> list[Column]:
     ]
 
 
-def mean(value: Estimate | None, digits: int) -> str:
+def _mean(value: Estimate | None, digits: int) -> str:
     """A mean with its standard deviation, if there is one: ``82.1 ± 0.3``."""
-    text = formats.number(value.mean if value else None, digits)
-    if value is None or value.deviation is None:
-        return text
-    return f"{text} ± {formats.number(value.deviation, digits)}"
+    if value is None:
+        return formats.MISSING
+    mean = formats.number(value.mean, digits)
+    if value.deviation is None:
+        return mean
+    return f"{mean} ± {formats.number(value.deviation, digits)}"
 
 
 def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
     """FLOPs by the model's products, those by time and nominal peak as in the paper, parameters."""
-    reported = [row.reported for row in rows]
-    if any(paper.flops is not None for paper in reported):
-        nominal = [flops(x.flops_nominal for x in row.results) for row in rows]
-        yield Column("", [flops(x.flops for x in row.results) for row in rows], "FLOPs", "ours")
+    if any(row.reported.flops is not None for row in rows):
+        ours = [flops(result.flops for result in row.results) for row in rows]
+        nominal = [flops(result.flops_nominal for result in row.results) for row in rows]
+        yield Column("", ours, "FLOPs", "ours")
         yield Column("nominal", nominal, "FLOPs")
-        yield Column("paper", [flops([paper.flops]) for paper in reported], "FLOPs", "theirs")
-    missing = ["" if row.is_published else formats.MISSING for row in rows]
-    ours = [
-        formats.millions(row.results[0].parameters) if row.results else blank
-        for row, blank in zip(rows, missing, strict=True)
-    ]
-    theirs = [str(paper.parameters_millions or "") for paper in reported]
-    yield Column("", ours, "params (M)", "ours", optional=2)
+        yield Column("paper", [flops([row.reported.flops]) for row in rows], "FLOPs", "theirs")
+    parameters: list[str] = []
+    for row in rows:
+        if row.results:
+            parameters.append(formats.millions(row.results[0].parameters))
+        else:
+            parameters.append("" if row.is_published else formats.MISSING)
+    theirs = [str(row.reported.parameters_millions or "") for row in rows]
+    yield Column("", parameters, "params (M)", "ours", optional=2)
     yield Column("paper", theirs, "params (M)", "theirs", optional=2)
 
 
-def seeds_grid(table: TableNumbers) -> Grid:
-    """Intervals and verdicts of all rows with a result; empty if no row has two."""
-    rows = [row for row in table.rows if row.results and table.has_seeds]
-    last = [row.scores[table.measures[-1].name] for row in rows]
-    pairs = [score.difference or score.ours for score in last]
-    columns = [
-        Column("row", [row.name for row in rows]),
-        Column("seeds", [str(pair.count if pair else 0) for pair in pairs]),
-    ]
-    for measure in table.measures:
-        scores, group = [row.scores[measure.name] for row in rows], measure.short
-        differences = [
-            "" if row.is_base else interval(score.difference, measure.digits, signed=True)
-            for row, score in zip(rows, scores, strict=True)
-        ]
-        seeds = [needed(x.difference) if x.difference and x.verdict else "" for x in scores]
-        columns += [
-            Column("95 %", [interval(score.ours, measure.digits) for score in scores], group),
-            Column("Δ, 95 %", differences, group),
-            Column("verdict", [score.verdict for score in scores], group),
-            Column("sign as in paper", [score.agreement for score in scores], group),
-            Column("seeds needed", seeds, group),
-        ]
-    return Grid(_filled(columns))
+def flops(values: Iterable[float | None]) -> str:
+    """The mean of the FLOPs that are known: ``3.3e18``; empty without any."""
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.2g}".replace("e+", "e") if known else ""
 
 
-def cost_grid(table: TableNumbers) -> Grid:
-    """The cost of each row: means over its runs."""
-    of_paper = "with 40,960 rows"
-    heads = ("row", "seeds", "parameters (M)", of_paper, "FLOPs", "tokens/s", "training")
-    lines: list[list[str]] = []
-    for row in (row for row in table.rows if not row.is_published):
-        lines.append([row.name, f"{len(row.results)}/{len(row.seeds)}"])
-        if not row.results:
-            lines[-1] += [formats.MISSING] * 5
-            continue
-        lines[-1] += [
-            formats.millions(row.results[0].parameters),
-            formats.millions(row.results[0].parameters_paper_vocab),
-            flops(run.flops for run in row.results),
-            formats.count(fmean(run.tokens_per_second for run in row.results)),
-            formats.duration(fmean(run.train_seconds for run in row.results)),
-        ]
-    columns = Grid.of(heads, lines).columns
-    return Grid([x for x in columns if table.plan.is_compared or x.name != of_paper])
+def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
+    """Each run without a result and why, each variant that has changed, each run left out."""
+    for row in table.rows:
+        for run in row.unfinished:
+            yield f"{row.name}, seed {run.seed}: {_describe_state(run)}"
+        variant = row.settings["model"]
+        if isinstance(variant, str) and has_changed(variant):
+            kind = class_name(variant)
+            yield f"{row.name}: the source of {kind} has changed since the row was planned"
+    for name in folder.unplanned:
+        yield f"{name}: left out, as {PLAN_FILE} does not list it"
+
+
+def _state(row: RowNumbers) -> str:
+    """The state of a row without a result, that of a failed run first; empty for others."""
+    if row.results or not row.unfinished:
+        return ""
+    states = [_state_of(run) for run in row.unfinished]
+    failed = [state for state, reason in states if reason]
+    begun = [state for state, _ in states if state != "missing"]
+    return (failed or begun or ["missing"])[0]
+
+
+def _state_of(run: Run) -> tuple[str, str]:
+    """How far a run without a result is, in few words, and why it failed or is left out."""
+    progress = run.progress
+    if run.problem:
+        return "left out", run.problem
+    if progress is None:
+        return "missing", ""
+    if progress.stage in (RunState.TRAIN, RunState.STOPPED):
+        return f"step {progress.step:,} of {progress.max_steps:,}", ""
+    if progress.stage == RunState.DONE or progress.stage not in FINAL:
+        return str(progress.stage), ""
+    return str(progress.stage), progress.message or "no reason recorded"
+
+
+def _describe_state(run: Run) -> str:
+    state, reason = _state_of(run)
+    return f"{state} ({reason})" if reason else state
 
 
 def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
@@ -183,14 +201,15 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
     """
     if row.is_published:
         return {}
+    base = table.base or row
+    configuration: list[tuple[str, str]] = []
+    for name in table.shown:
+        ours, theirs = setting(name, row.settings[name]), setting(name, base.settings[name])
+        words = ours if ours == theirs else f"{ours} (base: {theirs})"
+        configuration.append((label(name), words))
     paths = [run.directory / name for run in row.runs for name in _FILES]
-    base = table.base.settings if table.base else row.settings
-    settings = {x: (setting(x, row.settings[x]), setting(x, base[x])) for x in table.shown}
     return {
-        "configuration": [
-            (label(x), ours if ours == theirs else f"{ours} (base: {theirs})")
-            for x, (ours, theirs) in settings.items()
-        ],
+        "configuration": configuration,
         "runs": _runs(row),
         "files": [path.relative_to(page).as_posix() for path in paths if path.is_file()],
         "first_seed": row.seeds[0],
@@ -201,23 +220,27 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
 
 def _runs(row: RowNumbers) -> Grid:
     measures = [measure for name, measure in MEASURES.items() if name in row.means]
-    heads = ["seed", *(x.short for x in measures), "steps", "target tokens"]
+    heads = ["seed", *(measure.short for measure in measures), "steps", "target tokens"]
     heads += ["FLOPs", "training", "device", "commit"]
-    lines = {
-        result.seed: [
-            *(formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures),
-            formats.steps(result.steps),
-            formats.count(result.target_tokens),
-            flops([result.flops]),
-            formats.duration(result.train_seconds),
-            result.device,
-            result.commit[:10],
-        ]
-        for result in row.results
-    }
-    for run in row.unfinished:
-        lines[run.seed or 0] = [describe_state(run), *[""] * (len(heads) - 2)]
-    return Grid.of(heads, [[str(seed), *lines[seed]] for seed in sorted(lines)])
+    lines: list[list[str]] = []
+    for run in sorted(row.runs, key=lambda run: run.seed or 0):
+        result = run.result
+        if result is None:
+            cells = [_describe_state(run), *[""] * (len(heads) - 2)]
+        else:
+            arithmetic = flops([result.flops])
+            scores = [formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures]
+            cells = [
+                *scores,
+                formats.steps(result.steps),
+                formats.count(result.target_tokens),
+                arithmetic,
+                formats.duration(result.train_seconds),
+                result.device,
+                result.commit[:10],
+            ]
+        lines.append([str(run.seed), *cells])
+    return Grid.of(heads, lines)
 
 
 def _samples(run: Run) -> Grid:
@@ -225,6 +248,11 @@ def _samples(run: Run) -> Grid:
         samples = run.samples
     except InputError:  # such as one that a full disk cut off; the figures do not depend on it
         samples = []
-    texts = ("source", "reference", "translation")
-    columns = [Column(x, [getattr(y, x) for y in samples], style="prose") for x in texts]
-    return Grid([Column("chrF", [f"{x.chrf:.1f}" for x in samples]), *columns])
+    return Grid(
+        [
+            Column("chrF", [f"{sample.chrf:.1f}" for sample in samples]),
+            Column("source", [sample.source for sample in samples], style="prose"),
+            Column("reference", [sample.reference for sample in samples], style="prose"),
+            Column("translation", [sample.translation for sample in samples], style="prose"),
+        ]
+    )

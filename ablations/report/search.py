@@ -13,10 +13,11 @@ from ablations.figures.search import (
     trained,
 )
 from ablations.folder import SearchFolder
-from ablations.report.grids import results_grid
+from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.layout import TEMPLATES, Column, Figure, Grid, write_files
 from ablations.report.numbers import compute_numbers
-from ablations.report.sentences import facts_of_base, facts_of_results, label, setting, verdicts
+from ablations.report.results import label, results_grid, setting
+from ablations.report.seeds import verdicts
 from ablations.search.search import Search
 from ablations.search.trials import Trial, best, ranked, write_best
 from ablations.tables.changes import Value

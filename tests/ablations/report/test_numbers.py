@@ -11,16 +11,11 @@ import pytest
 
 from ablations.folder import TableFolder
 from ablations.report.compare import compare_rows
-from ablations.report.grids import seeds_grid
+from ablations.report.facts import facts_of_results
 from ablations.report.numbers import compute_numbers
+from ablations.report.paper import order_of_rows, regime, regime_warning
 from ablations.report.report import write_report
-from ablations.report.sentences import (
-    facts_of_results,
-    order_of_rows,
-    regime,
-    regime_warning,
-    verdicts,
-)
+from ablations.report.seeds import seeds_grid, verdicts
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE

@@ -21,10 +21,10 @@ from ablations.cli import report
 from ablations.figures.curves import curve_of, mean_curve
 from ablations.folder import TableFolder
 from ablations.report.figures import draw_agreement, table_figures
-from ablations.report.grids import results_grid
 from ablations.report.layout import Grid, escape_latex, render, terminal_table
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
+from ablations.report.results import results_grid
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.figures.render import DrawingError

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from ablations.folder import TableFolder
-from ablations.report.grids import results_grid
 from ablations.report.numbers import compute_numbers
+from ablations.report.results import results_grid
 from ablations.tables import table2, table4
 from ablations.tables.changes import CHANGES, Value, columns
 from ablations.tables.find import find_scale, load_table, select_rows

@@ -1,0 +1,102 @@
+"""A table against the paper's: the order of its rows, and the regime in which they were trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ablations.report.layout import Grid
+from ablations.report.numbers import TableNumbers, has_same_pieces
+from ablations.report.statistics import correlation_interval, rank_correlation
+from experiments.records.result import Result
+from transformer import formats
+from transformer.config import Config
+from transformer.training.optimizer import learning_rate
+
+_FAR = 3
+
+
+def order_of_rows(table: TableNumbers) -> str:
+    """A sentence on the rank correlations with the paper; empty without a row in both."""
+    known: list[str] = []
+    for measure in table.measures:
+        ours: list[float] = []
+        theirs: list[float] = []
+        for row in table.rows:
+            score = row.scores[measure.name]
+            if score.ours is None or score.paper is None or math.isnan(score.ours.mean):
+                continue
+            if has_same_pieces(row, measure.name):
+                ours.append(score.ours.mean)
+                theirs.append(score.paper)
+        if ours:
+            known.append(f"{measure.label} {_correlation(ours, theirs)}")
+    if not known:
+        return ""
+    return f"Spearman's rank correlation with the paper's rows: {', '.join(known)}."
+
+
+def _correlation(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    rows = "1 row" if len(ours) == 1 else f"{len(ours)} rows"
+    value = rank_correlation(ours, theirs)
+    if value is None:
+        return f"undefined ({rows})"
+    ends = correlation_interval(value, len(ours))
+    if ends is not None:
+        rows += f", 95 % in {' to '.join(formats.difference(end, 2) for end in ends)}"
+    return f"{formats.difference(value, 2)} ({rows})"
+
+
+class Ratio(NamedTuple):
+    """A number without units of our base and of the paper's; ours is None if it is not known."""
+
+    name: str
+    ours: float | None
+    paper: float
+
+
+def regime(config: Config, result: Result) -> list[Ratio]:
+    """Numbers without units of a base that has finished, ours and the paper's.
+
+    An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
+    are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
+    about 130 M.
+    """
+    training, parameters = config.training, result.parameters
+    warm_up, steps = training.warmup_steps, training.max_steps
+    peak = learning_rate(min(warm_up, steps), config.model.d_model, training)
+    last = learning_rate(steps, config.model.d_model, training)
+    corpus = result.corpus_target_tokens
+    epochs = corpus and result.target_tokens / corpus
+    return [
+        Ratio("epochs", epochs, 19),
+        Ratio("target tokens seen per parameter", result.target_tokens / parameters, 38),
+        Ratio("distinct target tokens per parameter", corpus and corpus / parameters, 2),
+        Ratio("warm-up share of the steps", warm_up / steps, 0.04),
+        Ratio("last learning rate over its peak", peak and last / peak, 0.2),
+        Ratio(
+            "tokens of a batch over those of the corpus", epochs and epochs / result.steps, 0.0002
+        ),
+    ]
+
+
+def regime_grid(ratios: Sequence[Ratio]) -> Grid:
+    """Ours next to the paper's."""
+    lines: list[list[str]] = []
+    for name, ours, paper in ratios:
+        lines.append([name, f"{ours:.3g}" if ours else formats.MISSING, f"{paper:g}"])
+    return Grid.of(("number", "here", "paper"), lines)
+
+
+def regime_warning(ratios: Sequence[Ratio]) -> str:
+    """A sentence that names the numbers far from the paper's; empty if there are none."""
+    far = [
+        f"{name} {ours:.3g} (paper {paper:g})"
+        for name, ours, paper in ratios
+        if ours and not 1 / _FAR <= ours / paper <= _FAR
+    ]
+    if not far:
+        return ""
+    named = f"More than a factor of {_FAR} from the paper's: {', '.join(far)}."
+    return f"{named} Rows may differ from the paper's for this reason."
