@@ -19,7 +19,7 @@ FIGURES = "figures"
 CONFIRM = "confirm"  # the table in a search's directory that trains its best trials again
 STUDY_FILE = "study.log"  # Optuna's journal of the trials, which optuna-dashboard reads
 _FOLDERS = (FIGURES, "wandb")
-_SHOWN = 200  # letters of a wrong name
+SHOWN = 200  # letters of a wrong name
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -35,6 +35,6 @@ def check_name(kind: str, name: str) -> None:
     is_taken = name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha()
     if is_taken or not _FOLDER.fullmatch(name):
         raise InputError(
-            f"{kind} name {name[:_SHOWN]!r} may have only letters, digits, '.', '_' and '-', 100 "
+            f"{kind} name {name[:SHOWN]!r} may have only letters, digits, '.', '_' and '-', 100 "
             f"in all; it may not be {' or '.join(_FOLDERS)}, nor end like a file, such as in .txt"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 # An address: its beginning, a user with a password, host and path, and a query, whose ending may
 # say how to unpack the file.
 _ADDRESS = re.compile(
-    r"((?:[a-z][a-z0-9+.-]*:/|https?:)/)(?:[^\s/?#]*@)?([^\s?#]*)"
+    r"((?:[a-z][a-z0-9+.-]{0,30}:/|https?:)/)(?:[^\s/?#]*@)?([^\s?#]*)"
     r"([?#]\S*?(\.gz|\.xz|\.bz2)?(?=\s|$))?",
     re.IGNORECASE,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_name
+from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, SHOWN, check_name
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
@@ -41,9 +41,9 @@ class PlannedRow(Row):
         if not self.published:  # its runs have folders of this name
             check_name("row", self.name)
         elif self.seeds:
-            raise InputError(f"row {self.name!r} is only shown, but has seeds")
+            raise InputError(f"row {self.name[:SHOWN]!r} is only shown, but has seeds")
         if not all(0 <= seed < 2**63 for seed in self.seeds):
-            raise InputError(f"row {self.name!r} has a seed below 0, or above 63 bits")
+            raise InputError(f"row {self.name[:SHOWN]!r} has a seed below 0, or above 63 bits")
 
     @property
     def is_base(self) -> bool:
