@@ -58,6 +58,11 @@ def millions(parameters: int) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
+def flops(value: float | None) -> str:
+    """Floating-point operations, ``3.3e18``; empty if they are not known."""
+    return "" if value is None else f"{value:.2g}".replace("e+", "e")
+
+
 def steps(value: int) -> str:
     """A number of steps, round ones as the paper writes them: ``100K``."""
     return f"{value // 1000}K" if value >= 10_000 and value % 1000 == 0 else f"{value:,}"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 
 from ablations.report.layout import Grid
 from ablations.report.numbers import TableNumbers
-from ablations.report.results import flops
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.result import Result
 from transformer import formats
@@ -35,16 +33,15 @@ def cost_grid(table: TableNumbers) -> Grid:
     for row in table.rows:
         if row.is_published:
             continue
-        results = row.results
+        results, means = row.results, row.means
         costs = [formats.MISSING] * 5
         if results:
-            arithmetic = flops(result.flops for result in results)
             costs = [
                 formats.millions(results[0].parameters),
                 formats.millions(results[0].parameters_paper_vocab),
-                arithmetic,
-                formats.count(fmean(result.tokens_per_second for result in results)),
-                formats.duration(fmean(result.train_seconds for result in results)),
+                formats.flops(means["flops"].mean),
+                formats.count(means["tokens_per_second"].mean),
+                formats.duration(means["train_seconds"].mean),
             ]
         lines.append([row.name, f"{len(results)}/{len(row.seeds)}", *costs])
     shown = Grid.of(heads, lines).columns

@@ -32,6 +32,7 @@ OTHER_SCORES = {
     "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
     "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
 }
+_COSTS = ("parameters", "flops", "flops_nominal", "tokens_per_second", "train_seconds")
 # Not columns of Table 3.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 
@@ -60,8 +61,8 @@ class RowNumbers:
     """A row with its runs, and its ``scores`` by measure.
 
     ``changed`` are the settings that differ from the base's. ``means`` over the seeds are those of
-    all scores, by the names of the fields of a Result; those of the mean of several checkpoints
-    begin with ``averaged_``.
+    scores and costs, by the names of the fields of a Result; those of the mean of several
+    checkpoints begin with ``averaged_``.
     """
 
     name: str
@@ -192,7 +193,7 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
 
 def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
     results = [run.result for run in runs if run.result is not None]
-    means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES)}
+    means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES, *_COSTS)}
     changed = row.changed(plan.base)
     return RowNumbers(
         name=row.name,
@@ -217,7 +218,8 @@ def _mean(results: Sequence[Result], name: str) -> Estimate | None:
         value: float | None = getattr(scored, score, None)
         if value is not None:
             values.append(value)
-    return estimate(values, MEASURES[score.removeprefix("tokenised_")].scale)
+    measure = MEASURES.get(score.removeprefix("tokenised_"))
+    return estimate(values, measure.scale) if measure else estimate(values)
 
 
 def _compute_scores(

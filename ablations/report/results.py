@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 
 from ablations.figures.curves import group_of
 from ablations.files import PLAN_FILE
@@ -130,11 +129,15 @@ def _mean(value: Estimate | None, digits: int) -> str:
 def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
     """FLOPs by the model's products, those by time and nominal peak as in the paper, parameters."""
     if any(row.reported.flops is not None for row in rows):
-        ours = [flops(result.flops for result in row.results) for row in rows]
-        nominal = [flops(result.flops_nominal for result in row.results) for row in rows]
+        ours, nominal, paper = [], [], []
+        for row in rows:
+            counted, timed = row.means.get("flops"), row.means.get("flops_nominal")
+            ours.append(formats.flops(counted.mean if counted else None))
+            nominal.append(formats.flops(timed.mean if timed else None))
+            paper.append(formats.flops(row.reported.flops))
         yield Column("", ours, "FLOPs", "ours")
         yield Column("nominal", nominal, "FLOPs")
-        yield Column("paper", [flops([row.reported.flops]) for row in rows], "FLOPs", "theirs")
+        yield Column("paper", paper, "FLOPs", "theirs")
     parameters: list[str] = []
     for row in rows:
         if row.results:
@@ -144,12 +147,6 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
     theirs = [str(row.reported.parameters_millions or "") for row in rows]
     yield Column("", parameters, "params (M)", "ours", optional=2)
     yield Column("paper", theirs, "params (M)", "theirs", optional=2)
-
-
-def flops(values: Iterable[float | None]) -> str:
-    """The mean of the FLOPs that are known: ``3.3e18``; empty without any."""
-    known = [value for value in values if value is not None]
-    return f"{fmean(known):.2g}".replace("e+", "e") if known else ""
 
 
 def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
@@ -228,13 +225,12 @@ def _runs(row: RowNumbers) -> Grid:
         if result is None:
             cells = [_describe_state(run), *[""] * (len(heads) - 2)]
         else:
-            arithmetic = flops([result.flops])
             scores = [formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures]
             cells = [
                 *scores,
                 formats.steps(result.steps),
                 formats.count(result.target_tokens),
-                arithmetic,
+                formats.flops(result.flops),
                 formats.duration(result.train_seconds),
                 result.device,
                 result.commit[:10],
