@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle, product
-from statistics import fmean, median
-
-import numpy as np
+from itertools import cycle
+from statistics import median
 
 from ablations.figures.curves import curve_of, draw_curves, group_of, mean_curve
+from ablations.report.labels import place_labels
 from ablations.report.layout import Figure
 from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, is_better
 from experiments.figures import style
@@ -18,11 +17,9 @@ from experiments.records.result import Measure
 
 _WIDTH = 400
 _WIDE, _HIGH = 480, 340  # of the agreement with the paper
-_LETTER, _LINE = 6, 11  # of a label, in pixels
-# Where a label may stand, the nearest first: how far below its point, and right (1) or left of it.
-_PLACES = sorted(product(range(-90, 91, 3), (1, -1)), key=lambda place: abs(place[0]))
 _LEGEND: Spec = {"orient": "bottom", "symbolOpacity": 1}
 _DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
+_INTERVAL: Spec = {"where": "isValid(datum.low)", "strokeWidth": 2, "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
 _BAD, _NONE = (style.VERMILION, "triangle-up"), (style.GREY, "diamond")
@@ -59,6 +56,7 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
             yield _draw_differences(rows, measure)
         elif table.has_seeds:
             yield _draw_seeds(table, measure)
+    yield from _curves(table)
     for field, (title, words) in _SIZES.items():
         rows = list(_perplexities(table, field))
         if len(rows) > 1:
@@ -76,7 +74,6 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
             caption=f"{score[1]} against training FLOPs: ours by the arithmetic of the model, the "
             "paper's by time and nominal peak of the devices.",
         )
-    yield from _curves(table)
 
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
@@ -84,7 +81,8 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
     base = table.base.scores[measure.name].by_seed if table.base else {}
     records: list[Record] = []
     for row in table.rows:
-        score, ours = row.scores[measure.name], row.scores[measure.name].difference
+        score = row.scores[measure.name]
+        ours = score.difference
         if ours is None or not math.isfinite(ours.mean):
             continue
         low, high = ours.interval or (None, None)
@@ -114,121 +112,75 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
 def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     """Each row's difference from the base here against the paper's, with its interval."""
     # The large differences of a few rows would press all others together on a linear axis.
-    typical = {name: median(abs(row[name]) for row in rows) or 1 for name in ("paper", "ours")}
-    x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical["paper"])
-    y = style.axis("ours", f"Δ {measure.title} here", symlog=typical["ours"])
+    typical_paper = median(abs(row["paper"]) for row in rows) or 1
+    typical_ours = median(abs(row["ours"]) for row in rows) or 1
+    x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical_paper)
+    y = style.axis("ours", f"Δ {measure.title} here", symlog=typical_ours)
+    labelled, labels = place_labels(rows, x, y, _WIDE, _HIGH)
     looks = style.looks("agreement", rows, _AGREEMENT, title=None, legend=_LEGEND)
     shown = style.tooltip("row", "paper", "ours", "low", "high", "agreement")
     zero = {"datum": 0, "type": "quantitative"}
-    ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": looks["color"]}
-    interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
+    layers = [
+        style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
+        style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
+    ]
+    with_intervals = ""
+    if any(row["low"] is not None for row in rows):
+        ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        layers.append(style.layer("rule", {**ends, "color": looks["color"]}, **_INTERVAL))
+        with_intervals = ", with 95 % intervals"
+    layers += labels
     point = {"x": x, "y": y, **looks, "tooltip": shown}
-    labelled, labels = _label(rows, x, y, _WIDE, _HIGH)
-    has_bounds = any(row["low"] is not None for row in rows)
+    layers.append(style.layer("point", point, filled=True, size=70, opacity=1))
     spec = style.figure(
         f"{measure.title}: difference from the base, ours against the paper's",
         width=_WIDE,
         height=_HIGH,
         data={"values": labelled},
-        layer=[
-            style.layer("rule", {"x": zero}, data=[{}], **_DASHED),
-            style.layer("rule", {"y": zero}, data=[{}], **_DASHED),
-            *[interval] * has_bounds,
-            *labels,
-            style.layer("point", point, filled=True, size=70, opacity=1),
-        ],
+        layer=layers,
     )
     return Figure(
         name=f"agreement-{measure.name}",
         spec=spec,
         caption=f"{measure.title}: each row's difference from the base, the paper's from left "
-        f"to right and ours upwards{', with 95 % intervals' * has_bounds}, on scales that are "
-        "logarithmic but near 0. "
+        f"to right and ours upwards{with_intervals}, on scales that are logarithmic but near 0. "
         "Rows in the lower left and upper right quarters change in the same direction.",
     )
 
 
-def _label(
-    rows: Sequence[Record], x: Spec, y: Spec, width: int, height: int
-) -> tuple[list[Record], list[Spec]]:
-    """The rows with free places for their labels, and the layers of these labels and of lines to
-    those that are far from their points.
-    """
-    points = zip(_pixels(rows, x, width), _pixels(rows, y, height), strict=True)
-    # Boxes that are one line high, by their centres and half their widths.
-    taken = np.array([(across, up, _LETTER) for across, up in points])
-    labelled: list[Record] = []
-    from_the_top = sorted(zip(rows, taken, strict=True), key=lambda pair: -pair[1][1])
-    for row, (across, up, _) in from_the_top:
-        half = _LETTER * len(row["row"]) // 2
-        boxes = np.array([(across + x * (8 + half), up - below, half) for below, x in _PLACES])
-        gaps = np.abs(boxes[:, None] - taken)
-        apart = (gaps[..., 0] >= boxes[:, None, 2] + taken[:, 2]) | (gaps[..., 1] >= _LINE)
-        place = apart.all(axis=1).argmax()  # the nearest that is free, or else the nearest
-        taken = np.vstack([taken, boxes[place]])
-        labelled.append({**row, "below": _PLACES[place][0], "side": _PLACES[place][1]})
-    far = [row for row in labelled if abs(row["below"]) > _LINE]
-    below, text = {"expr": "datum.below"}, {"x": x, "y": y, "text": {"field": "row"}}
-    ends = {"x": x, "y": y, "x2": {"field": x["field"]}, "y2": {"field": y["field"]}}
-    offset: Spec = {"x2Offset": {"expr": "6 * datum.side"}, "y2Offset": below}
-    align = {"expr": "datum.side > 0 ? 'left' : 'right'"}
-    beside: Spec = {"align": align, "dx": {"expr": "8 * datum.side"}, "dy": below}
-    return labelled, [
-        *[style.layer("rule", ends, data=far, color=style.GREY, **offset)] * bool(far),
-        style.layer("text", text, fontSize=10, **beside),
-    ]
-
-
-def _pixels(rows: Sequence[Record], axis: Spec, length: int) -> list[float]:
-    """About where the rows lie along an axis of this length, but for a shift."""
-    scale, values = axis["scale"], [row[axis["field"]] for row in rows]
-    if scale.get("type") == "log":
-        # A damaged result may hold any number.
-        values = [math.log(value) if value > 0 else 0.0 for value in values]
-    elif constant := scale.get("constant"):
-        values = [math.copysign(math.log1p(abs(x) / constant), x) for x in values]
-    return [length * value / (max(values) - min(values) or 1) for value in values]
-
-
 def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     """A forest plot: a line for each row with its difference from the base and the interval."""
-    has_seeds = any(row["each seed"] for row in rows)
-    order = [row["row"] for row in rows]
     x = style.axis("ours", f"Δ {measure.title}")
+    order = [row["row"] for row in rows]
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
     looks = style.looks("verdict", rows, _VERDICTS, title=None, legend=_LEGEND)
     shown = style.tooltip("row", "ours", "low", "high", "verdict", "others found")
-    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": looks["color"]}
-    interval = style.layer("rule", ends, where="isValid(datum.low)", strokeWidth=2, opacity=0.6)
-    point = {"x": x, "y": y, **looks, "tooltip": shown}
-    seed = {"x": {**x, "field": "each seed"}, "y": y}
-    seeds = style.layer("tick", seed, color=style.GREY, size=9)
-    seeds["transform"] = [{"flatten": ["each seed"]}]
-    right = {"x": {"value": _WIDTH + 8}}
-    head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
-    references = [
-        style.layer("text", encoding, data=data, align="left", fontSize=10)
-        for encoding, data in (
-            ({**right, "y": y, "text": {"field": "others found"}}, None),
-            (head, [{}]),
-        )
-    ]
     zero = {"x": {"datum": 0, "type": "quantitative"}}
+    layers = [style.layer("rule", zero, data=[{}], **_DASHED)]
+    caption = f"{measure.title}: each row's difference from the base, the best row at the top"
+    if any(row["low"] is not None for row in rows):
+        ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}
+        layers.append(style.layer("rule", {**ends, "color": looks["color"]}, **_INTERVAL))
+    if any(row["each seed"] for row in rows):
+        seeds = {"x": {**x, "field": "each seed"}, "y": y}
+        tick = style.layer("tick", seeds, color=style.GREY, size=9)
+        layers.append({**tick, "transform": [{"flatten": ["each seed"]}]})
+        caption += ", with its 95 % interval and each seed as a tick"
+    point = {"x": x, "y": y, **looks, "tooltip": shown}
+    layers.append(style.layer("point", point, filled=True, size=60, opacity=1))
+    if any(row["others found"] for row in rows):
+        right, small = {"x": {"value": _WIDTH + 8}}, {"align": "left", "fontSize": 10}
+        cells = {**right, "y": y, "text": {"field": "others found"}}
+        head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
+        layers.append(style.layer("text", cells, **small))
+        layers.append(style.layer("text", head, data=[{}], **small))
     spec = style.figure(
         f"{measure.title}: difference from the base",
         width=_WIDTH,
         height={"step": 17},
         data={"values": rows},
-        layer=[
-            style.layer("rule", zero, data=[{}], **_DASHED),
-            *[interval] * any(row["low"] is not None for row in rows),
-            *[seeds] * has_seeds,
-            style.layer("point", point, filled=True, size=60, opacity=1),
-            *references * any(row["others found"] for row in rows),
-        ],
+        layer=layers,
     )
-    caption = f"{measure.title}: each row's difference from the base, the best row at the top"
-    caption += ", with its 95 % interval and each seed as a tick" * has_seeds
     return Figure(name=f"differences-{measure.name}", spec=spec, caption=f"{caption}.")
 
 
@@ -259,26 +211,30 @@ def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
 def _curves(table: TableNumbers) -> Iterator[Figure]:
     """Learning curves of all rows that have been validated, finished or not."""
     curves = [mean_curve([curve_of(run) for run in row.runs]) for row in table.rows if row.runs]
-    spec = draw_curves(curves, table.base and table.base.name, by_name=table.plan.is_compared)
+    base = table.base.name if table.base else None
+    spec = draw_curves(curves, base, by_name=table.plan.is_compared)
     if spec is not None:
+        panels = "a panel for each group of rows, " if table.plan.is_compared else ""
         yield Figure(
             name="curves",
             spec=spec,
-            caption="Perplexity on the validation set during training: "
-            f"{'a panel for each group of rows, ' * table.plan.is_compared}a line for each row "
-            "(the mean of its seeds), the base in grey.",
+            caption=f"Perplexity on the validation set during training: {panels}a line for each "
+            "row (the mean of its seeds), the base in grey.",
         )
 
 
 def _perplexities(table: TableNumbers, field: str) -> Iterator[Record]:
     for row in table.rows:
-        perplexity, group = row.means.get("perplexity"), "base" if row.is_base else "rows"
+        perplexity = row.means.get("perplexity")
+        group = "base" if row.is_base else "rows"
+        if table.plan.is_compared:
+            group = group_of(row.name)
         if perplexity and math.isfinite(perplexity.mean):
             yield {
                 "row": row.name,
-                "group": group_of(row.name) if table.plan.is_compared else group,
+                "group": group,
                 "perplexity": perplexity.mean,
-                field: fmean(getattr(result, field) for result in row.results),
+                field: row.means[field].mean,
             }
 
 
@@ -292,7 +248,7 @@ def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
     if paper.test_bleu is not None:
         yield {**point, "test_bleu": paper.test_bleu}
     if ours is not None:
-        flops = fmean(result.flops for result in row.results)
+        flops = row.means["flops"].mean
         yield {**point, "group": f"ours, {language}", "flops": flops, "test_bleu": ours.mean}
 
 
@@ -302,12 +258,13 @@ def _draw_against(
     """A score of each row against a size: their fields and the titles of their axes."""
     x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
     y = style.axis(*score, log=log)
-    groups = list(dict.fromkeys(row["group"] for row in rows))
+    labelled, labels = place_labels(rows, x, y, _WIDTH, 300)
     colours, shapes = cycle(style.COLOURS), cycle(style.SHAPES)
-    marks = {x: (style.GREY if x == "base" else next(colours), next(shapes)) for x in groups}
+    marks: dict[str, tuple[str, str]] = {}
+    for group in dict.fromkeys(row["group"] for row in rows):
+        marks[group] = style.GREY if group == "base" else next(colours), next(shapes)
     shown = style.tooltip("row", size[0], score[0])
     point = {"x": x, "y": y, **style.looks("group", rows, marks), "tooltip": shown}
-    labelled, labels = _label(rows, x, y, _WIDTH, 300)
     return style.figure(
         f"{score[1]} against {size[1]}",
         width=_WIDTH,
