@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ablations.report.layout import Grid
+from ablations.report.grid import Grid
 from ablations.report.numbers import TableNumbers
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.result import Result

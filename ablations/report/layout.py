@@ -1,4 +1,4 @@
-"""The files of a report, from grids, figures and templates."""
+"""The files of a report, from its values, figures and templates."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import re
 import shutil
 import webbrowser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ablations.files import FIGURES, HTML_FILE, MARKDOWN_FILE
+from ablations.report.grid import escape_latex, escape_markdown, markdown_table, terminal_table
 from experiments.figures.render import DrawingError, draw, on_white, script
 from experiments.figures.style import Spec
 from experiments.records.progress import printable
@@ -26,92 +26,12 @@ from transformer.errors import InputError
 from transformer.files import make_directory, remove, within, write_atomically
 
 TEMPLATES = Path(__file__).parent / "templates"
-# Marks anywhere, underscores but those inside a word, entities, and what begins a block.
-_MARKS = re.compile(
-    r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
-    r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
-)
 # The names of figures that a report may have made.
 _FIGURE = re.compile(
     rf"((agreement|differences|seeds)-({'|'.join(MEASURES)})|perplexity-(parameters|flops)"
     r"|bleu-flops|curves|history|importances|slices|time|memory)\.(svg|png)"
 )
 _LONGEST = 2_000  # letters of a line for a terminal
-_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
-_SYMBOLS = {
-    "N": "$N$",
-    "d_model": r"$d_{\text{model}}$",
-    "d_ff": r"$d_{\text{ff}}$",
-    "h": "$h$",
-    "d_k": "$d_k$",
-    "d_v": "$d_v$",
-    "P_drop": r"$P_{\mathit{drop}}$",
-    "ε_ls": r"$\epsilon_{\mathit{ls}}$",
-}
-_SPECIAL = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        **{character: f"${character}$" for character in "<>|"},  # which text fonts lack
-        **{character: f"{{{character}}}" for character in "[*"},  # an option of the line before
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "\N{MINUS SIGN}": "$-$",
-        formats.MISSING: "--",
-        "∞": r"$\infty$",
-        "ε": r"$\epsilon$",
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A cell for each row; columns of a ``group`` stand under a common head.
-
-    ``style`` is a class of ``report.css``. A terminal that is too narrow leaves out the columns of
-    the highest ``optional`` rank first.
-    """
-
-    name: str
-    cells: Sequence[str]
-    group: str = ""
-    style: str = ""
-    optional: int = 0
-
-    @property
-    def title(self) -> str:
-        """The name with that of its group."""
-        return f"{self.group} {self.name}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Columns, the first of which names the rows; ``row_styles`` are classes of ``report.css``.
-
-    In HTML, a grid with a ``name`` can be sorted and filtered, and a row opens to its ``details``.
-    """
-
-    columns: Sequence[Column]
-    row_styles: Sequence[str] = ()
-    name: str = ""
-    details: Sequence[object] = ()
-
-    @classmethod
-    def of(cls, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
-        """Columns under these heads, from rows of cells."""
-        return cls([Column(head, [row[i] for row in rows]) for i, head in enumerate(heads)])
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """The cells row by row."""
-        return list(zip(*(column.cells for column in self.columns), strict=True))
-
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """Adjacent columns of the same group, counted."""
-        found = groupby(self.columns, key=lambda column: column.group)
-        return [(group, len(list(columns))) for group, columns in found]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,66 +122,26 @@ def _environment(folder: Path, escape: bool) -> Environment:
     )
     filters: Any = environment.filters
     used = (items, escape_latex, escape_markdown, markdown_table, terminal_table, formats.number)
-    for each in used:
-        filters[each.__name__] = each
+    for function in used:
+        filters[function.__name__] = function
     return environment
 
 
 def items(text: str) -> list[str]:
     """The items of a list, each of which begins with ``- `` and may go over several lines."""
-    found = re.split(r"^- ", text, flags=re.MULTILINE)
-    return [type(text)(" ".join(item.split())) for item in found if item.strip()]
-
-
-def escape_markdown(text: str) -> str:
-    """Escape what Markdown would read as a mark in what a run or a user wrote."""
-    marked = _MARKS.sub(r"\\\g<0>", " ".join(printable(text).split()))
-    return _NUMBERED.sub(r"\1\\\2", marked)
-
-
-def escape_latex(text: str) -> str:
-    """Text for LaTeX; the settings of Table 3 as its symbols."""
-    return _SYMBOLS.get(text) or printable(text).translate(_SPECIAL)
-
-
-def markdown_table(grid: Grid) -> str:
-    """A table in GitHub's Markdown."""
-    lines = [[column.title for column in grid.columns], *grid.rows]
-    cells = _aligned([[escape_markdown(x).replace("|", "\\|") for x in y] for y in lines], 3)
-    rule = ["-" * len(cells[0][0]), *("-" * (len(x) - 1) + ":" for x in cells[0][1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], rule, *cells[1:]))
-
-
-def terminal_table(grid: Grid, width: int) -> str:
-    """Columns under a rule; those that do not fit are left out, where rich would wrap them."""
-    lines: list[str] = []
-    for rank in (2, 1, 0) if grid.rows else ():
-        shown = replace(grid, columns=[x for x in grid.columns if x.optional <= rank])
-        heads = [column.name or column.group for column in shown.columns]
-        lines = [" ".join(cells) for cells in _aligned([heads, *shown.rows], 0)]
-        lines.insert(1, "\u2500" * len(lines[0]))
-        if len(lines[0]) <= width:
-            break
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _aligned(lines: Sequence[Sequence[str]], least: int) -> list[list[str]]:
-    """Cells padded to equal widths, the first column aligned to the left."""
-    widths = [max(least, *map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        [
-            cell.rjust(width) if index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        for line in lines
-    ]
+    parts = re.split(r"^- ", text, flags=re.MULTILINE)
+    # In a page a text is marked as escaped, and so are its items.
+    return [type(text)(" ".join(part.split())) for part in parts if part.strip()]
 
 
 def script_hashes() -> str:
     """The hashes by which a Content-Security-Policy allows the scripts within a report's page."""
     own = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    digests = (hashlib.sha256(x.encode()).digest() for x in (script(), f"\n{own}"))
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    hashes: list[str] = []
+    for text in (script(), f"\n{own}"):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes.append(f"'sha256-{digest}'")
+    return " ".join(hashes)
 
 
 def print_page(text: str, directory: Path) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ablations.report.layout import Grid
+from ablations.report.grid import Grid
 from ablations.report.numbers import TableNumbers, has_same_pieces
 from ablations.report.statistics import correlation_interval, rank_correlation
 from experiments.records.result import Result

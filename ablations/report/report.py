@@ -11,7 +11,8 @@ from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import FIGURES, TableFolder
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
-from ablations.report.layout import TEMPLATES, Grid, render, write_files
+from ablations.report.grid import Grid
+from ablations.report.layout import TEMPLATES, render, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import problems, results_grid

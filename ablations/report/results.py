@@ -8,7 +8,7 @@ from pathlib import Path
 from ablations.figures.curves import group_of
 from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
-from ablations.report.layout import Column, Grid
+from ablations.report.grid import Column, Grid
 from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.statistics import Estimate
 from ablations.tables.changes import COLUMNS, Value

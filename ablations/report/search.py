@@ -14,7 +14,8 @@ from ablations.figures.search import (
 )
 from ablations.folder import SearchFolder
 from ablations.report.facts import facts_of_base, facts_of_results
-from ablations.report.layout import TEMPLATES, Column, Figure, Grid, write_files
+from ablations.report.grid import Column, Grid
+from ablations.report.layout import TEMPLATES, Figure, write_files
 from ablations.report.numbers import compute_numbers
 from ablations.report.results import label, results_grid, setting
 from ablations.report.seeds import verdicts

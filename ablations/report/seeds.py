@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ablations.report.layout import Column, Grid
+from ablations.report.grid import Column, Grid
 from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers
 from ablations.report.results import filled
 from ablations.report.statistics import MAX_SEEDS, Estimate, dunnett

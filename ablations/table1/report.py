@@ -14,7 +14,8 @@ import numpy as np
 
 from ablations.files import CSV_FILE
 from ablations.folder import LayersFolder
-from ablations.report.layout import Column, Figure, Grid, write_files
+from ablations.report.grid import Column, Grid
+from ablations.report.layout import Figure, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
 from ablations.tables import table1 as paper
 from ablations.tables.measurements import Measurements

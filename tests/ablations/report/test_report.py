@@ -21,7 +21,8 @@ from ablations.cli import report
 from ablations.figures.curves import curve_of, mean_curve
 from ablations.folder import TableFolder
 from ablations.report.figures import draw_agreement, table_figures
-from ablations.report.layout import Grid, escape_latex, render, terminal_table
+from ablations.report.grid import Grid, escape_latex, terminal_table
+from ablations.report.layout import render
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.results import results_grid
