@@ -52,7 +52,9 @@ def write_search_report(folder: SearchFolder) -> str:
     write_best(search, trials, folder.path)
     shares = shares_of_importance(search, trials)
     specs = draw_search(search, trials, shares)
-    figures = [Figure(name=x, spec=specs[x], caption=_CAPTIONS[x]) for x in _CAPTIONS if x in specs]
+    figures = [
+        Figure(name=name, spec=spec, caption=_CAPTIONS[name]) for name, spec in specs.items()
+    ]
     values = _values(folder, trials, shares)
     return write_files(folder.path, TEMPLATES / "search.j2", values, figures)
 
@@ -67,11 +69,11 @@ def describe_trial(search: Search, trial: Trial | None) -> str:
 
 def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
     """Values in the units of the space, with the trained ones in parentheses if they differ."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name, value in search.declare(values).items():
-        ours, theirs = setting(name, value), setting(name, values[name])
-        found[name] = ours if ours == theirs else f"{ours} ({theirs})"
-    return found
+        declared, trained = setting(name, value), setting(name, values[name])
+        words[name] = declared if declared == trained else f"{declared} ({trained})"
+    return words
 
 
 def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
@@ -95,37 +97,35 @@ def draw_search(
     search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
 ) -> dict[str, Spec]:
     """The figures, by name, that have enough trials."""
-    records: list[Record] = [
-        {
-            "number": number,
-            "trial": trial.name,
-            "state": trial.state,
-            "step": trial.step,
-            "perplexity": trial.perplexity,
-            **{x: _on_axis(x, value) for x, value in search.declare(trial.values).items()},
-            **{trained(x): words for x, words in _in_words(search, trial.values).items()},
-        }
-        for number, trial in enumerate(trials)
-    ]
-    axes: list[Record] = [
-        {
-            "name": each.name,
-            "log": each.log,
-            "choices": [_on_axis(each.name, choice) for choice in declared.choices],
-            "bounds": [each.declare(bound, declared) for bound in each.bounds],
-        }
-        for each, declared in zip(search.parameters, search.declared, strict=True)
-    ]
+    records = [_record(search, number, trial) for number, trial in enumerate(trials)]
+    axes: list[Record] = []
+    for parameter, declared in zip(search.parameters, search.declared, strict=True):
+        name = parameter.name
+        choices = [_on_axis(name, choice) for choice in declared.choices]
+        bounds = [parameter.declare(bound, declared) for bound in parameter.bounds]
+        axes.append({"name": name, "log": parameter.log, "choices": choices, "bounds": bounds})
+    curves = {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]}
+    best_trial = best(trials)
     drawn = {
         "history": draw_history(records),
-        "curves": draw_trial_curves(
-            {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]},
-            found.name if (found := best(trials)) else None,
-        ),
+        "curves": draw_trial_curves(curves, best_trial.name if best_trial else None),
         "importances": draw_importances(shares),
         "slices": draw_slices(records, axes),
     }
     return {name: spec for name, spec in drawn.items() if spec is not None}
+
+
+def _record(search: Search, number: int, trial: Trial) -> Record:
+    declared, words = search.declare(trial.values), _in_words(search, trial.values)
+    return {
+        "number": number,
+        "trial": trial.name,
+        "state": trial.state,
+        "step": trial.step,
+        "perplexity": trial.perplexity,
+        **{name: _on_axis(name, value) for name, value in declared.items()},
+        **{trained(name): text for name, text in words.items()},
+    }
 
 
 def _on_axis(name: str, value: Value) -> int | float | str:
@@ -138,39 +138,36 @@ def _values(
     folder: SearchFolder, trials: Sequence[Trial], shares: Mapping[str, float]
 ) -> dict[str, object]:
     """The values of the templates."""
-    search, found = folder.plan, best(trials)
+    search, best_trial = folder.plan, best(trials)
     corpus = search.base.data.corpus
     counts = Counter(trial.state for trial in trials)
     states = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
-    matters = (
-        f"Importances need {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them finished."
-    )
-    if shares:
-        said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-        matters = f"What decides whether a trial is among the best quarter: {said}."
-    elif _are_enough(trials):
-        matters = "The perplexities are too much alike to say which parameters matter."
     devices = [trial.result.device for trial in trials if trial.result]
     verdict = "No trial has finished yet."
-    if found is not None:
+    if best_trial is not None:
+        perplexity = formats.number(best_trial.perplexity, 3)
         verdict = (
-            f"The best is {found.name}, perplexity {formats.number(found.perplexity, 3)} on the "
-            "validation set. Train it with python -m experiments train DIRECTORY/best.json or, if "
-            f"the search is in runs/, by name: train {search.name}-best."
+            f"The best is {best_trial.name}, perplexity {perplexity} on the validation set. Train "
+            "it with python -m experiments train DIRECTORY/best.json or, if the search is in "
+            f"runs/, by name: train {search.name}-best."
         )
-    confirmed = folder.confirmation and compute_numbers(folder.confirmation)
+    confirmed, confirmed_verdicts = Grid([]), []
+    if folder.confirmation is not None:
+        numbers = compute_numbers(folder.confirmation)
+        confirmed = results_grid(numbers, folder.path)
+        confirmed_verdicts = list(verdicts(numbers))
     return {
         "title": f"Search: {search.title}",
         "headline": f"Search {search.space} at scale {search.scale} on {corpus.name} "
         f"({corpus.source_language} → {corpus.target_language}), "
-        f"{search.trials} trial{'s' * (search.trials > 1)}: {states}.",
+        f"{_count(search.trials)}: {states}.",
         "verdict": verdict,
-        "best_and_base": _best_and_base(search, found, trials),
-        "confirmed": results_grid(confirmed, folder.path) if confirmed else Grid([]),
-        "confirmed_verdicts": list(verdicts(confirmed)) if confirmed else [],
-        "progress": " ".join([search.describe_rungs(), *_saved(search, trials)]),
-        "matters": matters,
-        "trials": _trials(search, trials, found),
+        "best_and_base": _best_and_base(search, best_trial, trials),
+        "confirmed": confirmed,
+        "confirmed_verdicts": confirmed_verdicts,
+        "progress": f"{search.describe_rungs()}{_saved(search, trials)}",
+        "matters": _what_matters(trials, shares),
+        "trials": _trials(search, trials, best_trial),
         "warnings": list(warnings_of_runs({"the base": search.base}, devices)),
         "problems": [f"{trial.name}: {trial.reason}" for trial in trials if trial.reason],
         "facts": list(_facts(search, trials)),
@@ -178,65 +175,82 @@ def _values(
     }
 
 
-def _saved(search: Search, trials: Sequence[Trial]) -> Iterator[str]:
-    """What pruning has saved so far."""
+def _count(trials: int) -> str:
+    return f"{trials} trial" if trials == 1 else f"{trials} trials"
+
+
+def _saved(search: Search, trials: Sequence[Trial]) -> str:
+    """What pruning has saved so far, after a space; empty for nothing."""
     ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
-    trained = sum(trial.step for trial in ended)
+    taken = sum(trial.step for trial in ended)
     whole = len(ended) * search.base.training.max_steps
-    count = f"{len(ended)} trial{'s' * (len(ended) > 1)}"
-    if trained < whole:
-        yield (
-            f"The {count} that ended took {trained:,} steps in place of {whole:,}: "
-            f"pruning saved {1 - trained / whole:.0%}."
-        )
+    if taken >= whole:
+        return ""
+    return (
+        f" The {_count(len(ended))} that ended took {taken:,} steps in place of {whole:,}: "
+        f"pruning saved {1 - taken / whole:.0%}."
+    )
 
 
-def _best_and_base(search: Search, found: Trial | None, trials: Sequence[Trial]) -> Grid:
+def _what_matters(trials: Sequence[Trial], shares: Mapping[str, float]) -> str:
+    if shares:
+        said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        return f"What decides whether a trial is among the best quarter: {said}."
+    if _are_enough(trials):
+        return "The perplexities are too much alike to say which parameters matter."
+    return f"Importances need {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them finished."
+
+
+def _best_and_base(search: Search, best_trial: Trial | None, trials: Sequence[Trial]) -> Grid:
     """The best trial next to the base, with the base's scores if a trial has its values."""
-    if found is None:
+    if best_trial is None:
         return Grid([])
     base = search.values(search.base)
-    of_base = next((x for x in trials if x.state == RunState.DONE and x.values == base), None)
-    pairs = [_scores(search, of_base), _scores(search, found)]
-    for one, values in zip(pairs, (base, found.values), strict=True):
-        one |= {label(name): words for name, words in _in_words(search, values).items()}
-        one["params"] = _millions(search.configure(values))
-    ours, theirs = pairs
+    finished = [trial for trial in trials if trial.state == RunState.DONE]
+    of_base = next((trial for trial in finished if trial.values == base), None)
+    ours = _scores(search, best_trial) | _settings(search, best_trial.values)
+    theirs = _scores(search, of_base) | _settings(search, base)
     return Grid(
         [
             Column("setting", list(ours)),
-            Column("base", list(ours.values()), style="theirs"),
-            Column("best", list(theirs.values()), style="ours"),
+            Column("base", list(theirs.values()), style="theirs"),
+            Column("best", list(ours.values()), style="ours"),
         ]
     )
+
+
+def _settings(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
+    words = {label(name): text for name, text in _in_words(search, values).items()}
+    return {**words, "params": _millions(search.configure(values))}
 
 
 def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
     """A trial's scores by the heads of their columns; a pruned one has a perplexity alone."""
     perplexity, score = (MEASURES[name] for name in search.measures)
-    found = trial and trial.result and getattr(trial.result, score.name)
+    result = trial.result if trial else None
     return {
-        perplexity.short: formats.number(trial and trial.perplexity, perplexity.digits),
-        score.short: formats.number(found, score.digits),
+        perplexity.short: formats.number(trial.perplexity if trial else None, perplexity.digits),
+        score.short: formats.number(getattr(result, score.name, None), score.digits),
     }
 
 
-def _trials(search: Search, trials: Sequence[Trial], found: Trial | None) -> Grid:
+def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -> Grid:
     begun = [trial for trial in trials if trial.values]
     scores = [_scores(search, trial) for trial in begun]
-    states = ["best" if trial is found else str(trial.state) for trial in begun]
+    states = ["best" if trial is best_trial else str(trial.state) for trial in begun]
     perplexity, score = (MEASURES[name].short for name in search.measures)
     columns = [
         Column("trial", [trial.name.removeprefix("trial-") for trial in begun]),
         Column("state", states, style="state"),
         Column("step", [f"{trial.step:,}" for trial in begun]),
-        Column(perplexity, [each[perplexity] for each in scores], style="found"),
-        Column(score, [each[score] for each in scores]),
+        Column(perplexity, [of_trial[perplexity] for of_trial in scores], style="found"),
+        Column(score, [of_trial[score] for of_trial in scores]),
         Column("params", [_millions(search.configure(trial.values)) for trial in begun]),
     ]
     words = [_in_words(search, trial.values) for trial in begun]
-    for name in (parameter.name for parameter in search.parameters):
-        columns.append(Column(label(name), [each[name] for each in words]))
+    for parameter in search.parameters:
+        cells = [of_trial[parameter.name] for of_trial in words]
+        columns.append(Column(label(parameter.name), cells))
     styles = {"best": "best", RunState.FAILED: "failed", RunState.DIVERGED: "failed"}
     return Grid(columns, row_styles=[styles.get(state, "") for state in states], name="trials")
 
