@@ -113,9 +113,11 @@ def required_seeds(difference: Estimate) -> int | None:
         errors = t_quantile((1 + CONFIDENCE) / 2, freedom) + t_quantile(POWER, freedom)
         return errors * deviation <= math.sqrt(count) * abs(difference.mean)
 
+    if not difference.mean:
+        return None
     counts = range(2, MAX_SEEDS + 1)
-    found = bisect.bisect_left(counts, True, key=is_enough) if difference.mean else len(counts)
-    return counts[found] if found < len(counts) else None
+    place = bisect.bisect_left(counts, True, key=is_enough)
+    return counts[place] if place < len(counts) else None
 
 
 def rank_correlation(ours: Sequence[float], paper: Sequence[float]) -> float | None:
@@ -212,7 +214,7 @@ def _design(cells: tuple[tuple[int, int], ...]) -> tuple[Array, Array]:
     fit, (cells, rank), and what makes variances of squares, (cells, rows), for the rows that it
     does not fit exactly.
     """
-    row, seed = (np.array([cell[part] for cell in cells], dtype=int) for part in (0, 1))
+    row, seed = np.array(cells, dtype=int).T
     rows = (row[:, None] == np.unique(row)).astype(float)
     effects = np.hstack([rows, (seed[:, None] == np.unique(seed)).astype(float)])
     vectors, sizes, _ = np.linalg.svd(effects, full_matrices=False)
@@ -230,15 +232,19 @@ def _residuals(basis: Array, figures: Array) -> Array:
 def _largest_share(weights: Array, residuals: Array) -> Array:
     """The largest residual variance of a row as a share of all squares, for each table."""
     total = (residuals**2).sum(axis=-1)
-    return (residuals**2 @ weights).max(axis=-1) / (total + (total == 0))
+    return (residuals**2 @ weights).max(axis=-1) / np.where(total == 0, 1, total)
 
 
 @functools.cache
 def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
     """The largest shares of tables of normal numbers with these cells."""
-    random, (basis, weights) = np.random.default_rng(0), _design(cells)
-    normal = (random.standard_normal((_TABLES // 20, len(cells))) for _ in range(20))
-    return np.concatenate([_largest_share(weights, _residuals(basis, x)) for x in normal])
+    basis, weights = _design(cells)
+    random = np.random.default_rng(0)
+    shares: list[Array] = []
+    for _ in range(20):  # in parts, which take little memory
+        normal = random.standard_normal((_TABLES // 20, len(cells)))
+        shares.append(_largest_share(weights, _residuals(basis, normal)))
+    return np.concatenate(shares)
 
 
 @functools.cache
@@ -253,9 +259,9 @@ def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
             other are correlated through the base's runs
         freedom: of the pooled deviation
     """
-    correlation = np.array(
-        [[len(x & y) / (2 * math.sqrt(len(x) * len(y))) for y in seeds] for x in seeds]
-    )
+    sizes = [len(own) for own in seeds]
+    shared = np.array([[len(own & other) for other in seeds] for own in seeds])
+    correlation = shared / (2 * np.sqrt(np.outer(sizes, sizes)))
     np.fill_diagonal(correlation, 1.0)
     random = np.random.default_rng(0)
     normal = random.standard_normal((_DRAWS, len(seeds))) @ np.linalg.cholesky(correlation).T
