@@ -12,6 +12,7 @@ from ablations.tables.find import parse_seeds
 from ablations.tables.table import Cell
 from experiments.evaluate.significance import Significance, compare_runs
 from experiments.records.result import MEASURES
+from experiments.records.run import Run
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 
@@ -27,17 +28,21 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
     for name in (first, second):
         if name not in rows:
             raise unknown_name("row", name, rows)
-    runs = {x: [folder.read(str(Cell(row, x))) for row in (first, second)] for x in rows[first]}
-    done = [seed for seed, pair in runs.items() if all(run.result for run in pair)]
-    chosen = done if seeds is None else parse_seeds(seeds)
-    if first == second or not chosen or not set(chosen) <= set(done):
-        known = ", ".join(map(str, done)) or "none"
+    finished: dict[int, tuple[Run, Run]] = {}
+    for seed in rows[first]:
+        ours, theirs = (folder.read(str(Cell(row, seed))) for row in (first, second))
+        if ours.result and theirs.result:
+            finished[seed] = ours, theirs
+    chosen = tuple(finished) if seeds is None else parse_seeds(seeds)
+    if first == second or not chosen or not finished.keys() >= set(chosen):
+        known = ", ".join(map(str, finished)) or "none"
         raise InputError(f"takes two rows and seeds that both have finished; these are: {known}")
     pairs: list[Significance] = []
     for seed in chosen:
-        pair = compare_runs(*runs[seed], split="valid")
+        pair = compare_runs(*finished[seed], split="valid")
         one, other = replace(pair.first, name=first), replace(pair.second, name=second)
-        pairs.append(pair := replace(pair, first=one, second=other))
+        pair = replace(pair, first=one, second=other)
+        pairs.append(pair)
         yield (
             f"seed {seed}: BLEU of {first} {one.bleu:.2f}, of {second} {other.bleu:.2f}, "
             f"difference {formats.difference(pair.difference, 2)}, p = {pair.p_value:.3f}: "
