@@ -169,7 +169,7 @@ def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     point = {"x": x, "y": y, **looks, "tooltip": shown}
     layers.append(style.layer("point", point, filled=True, size=60, opacity=1))
     if any(row["others found"] for row in rows):
-        right, small = {"x": {"value": _WIDTH + 8}}, {"align": "left", "fontSize": 10}
+        right, small = {"x": {"value": _WIDTH + 8}}, Spec(align="left", fontSize=10)
         cells = {**right, "y": y, "text": {"field": "others found"}}
         head = {**right, "y": {"value": -8}, "text": {"value": "others found"}}
         layers.append(style.layer("text", cells, **small))
