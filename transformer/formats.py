@@ -52,6 +52,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def millions(parameters: int) -> str:
     """Parameters in millions, to three digits: ``65.1``, ``0.562``."""
     value = parameters / 1e6

@@ -21,7 +21,7 @@ from experiments.records.run import Run
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
-from transformer.formats import MISSING, duration, millions, size
+from transformer.formats import MISSING, counted, duration, millions, size
 
 _PARAMETER_BYTES = 12  # a weight and Adam's two moments, in fp32
 _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
@@ -83,13 +83,13 @@ def plan_table(
     plan, root = wanted.plan(declared)
     seeds = parse_seeds(wanted.seeds)
     finished = read_finished(plan, root)
-    done = {run.name for run in finished}
     configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
     speed = _find_speed(device, finished, root, configs)
     if device is None and devices is None:
         here = places.here(plan.base.training.threads)
         gpus = {gpu for place in here for gpu in place.devices}
-        count, at_once = len(gpus) or min(count_cores(), len(here) * ranks), len(here)
+        at_once = len(here)
+        count = len(gpus) or min(count_cores(), at_once * ranks)
     else:
         count = devices or ranks
         at_once = places.workers or count // ranks * places.trials_per_device
@@ -97,20 +97,13 @@ def plan_table(
     sharing = max(1.0, at_once * ranks / count)
     # The times of finished runs have what they shared a device with.
     used = ranks if speed.as_ran else ranks / sharing
-    costs = tuple(
-        RowCost(
-            name=name,
-            parameters=count_parameters(config.model),
-            flops=run_flops(config),
-            seconds=speed.seconds(config, used),
-            memory_bytes=speed.memory.get(name),
-            disk_bytes=checkpoint_bytes(config),
-            left=sum(str(Cell(name, seed)) not in done for seed in seeds),
-        )
-        for name, config in configs.items()
-    )
-    each = [row.seconds for row in costs] * len(seeds)
-    left = [row.seconds for row in costs for _ in range(row.left)]
+    done = {run.name for run in finished}
+    rows: list[RowCost] = []
+    for name, config in configs.items():
+        missing = [seed for seed in seeds if str(Cell(name, seed)) not in done]
+        rows.append(_cost_of_row(name, config, speed, used, left=len(missing)))
+    each = [row.seconds for row in rows] * len(seeds)
+    left = [row.seconds for row in rows for _ in range(row.left)]
     return TableCost(
         table=plan.title,
         scale=plan.scale,
@@ -122,14 +115,26 @@ def plan_table(
         devices=count,
         at_once=at_once,
         basis=speed.basis,
-        rows=costs,
+        rows=tuple(rows),
         runs=len(each),
-        flops=len(seeds) * sum(row.flops for row in costs),
+        flops=len(seeds) * sum(row.flops for row in rows),
         seconds=until_the_last([], each, at_once),
         device_seconds=sum(each) * ranks / sharing,
-        disk_bytes=len(seeds) * sum(row.disk_bytes for row in costs),
+        disk_bytes=len(seeds) * sum(row.disk_bytes for row in rows),
         runs_left=len(left),
         seconds_left=until_the_last([], left, at_once),
+    )
+
+
+def _cost_of_row(name: str, config: Config, speed: Speed, devices: float, left: int) -> RowCost:
+    return RowCost(
+        name=name,
+        parameters=count_parameters(config.model),
+        flops=run_flops(config),
+        seconds=speed.seconds(config, devices),
+        memory_bytes=speed.memory.get(name),
+        disk_bytes=checkpoint_bytes(config),
+        left=left,
     )
 
 
@@ -155,13 +160,14 @@ def checkpoint_bytes(config: Config) -> int:
 
 def describe_cost(estimate: TableCost) -> Iterator[str]:
     """The lines of an estimate for a terminal."""
-    rows, seeds, runs = len(estimate.rows), len(estimate.seeds), estimate.runs
+    runs = estimate.runs
+    rows, seeds = counted(len(estimate.rows), "row"), counted(len(estimate.seeds), "seed")
     yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"
     yield from estimate.settings
     yield from (f"warning: {text}" for text in estimate.warnings)
     yield (
-        f"{rows} row{'s' * (rows > 1)} by {seeds} seed{'s' * (seeds > 1)}, {runs} runs, "
-        f"{estimate.at_once} at a time; devices: {estimate.devices} of {estimate.device}"
+        f"{rows} by {seeds}, {runs} runs, {estimate.at_once} at a time; devices: "
+        f"{estimate.devices} of {estimate.device}"
     )
     yield f"based on {estimate.basis}"
     yield ""

@@ -16,6 +16,7 @@ from experiments.records.run import Run
 from transformer.config import Config, ModelConfig
 from transformer.errors import InputError
 from transformer.evaluation.counts import step_flops, training_flops
+from transformer.formats import counted
 
 # Section 5.2: 100,000 steps of the base model in 12 hours on 8 P100.
 _PAPER_STEP_SECONDS = 8 * 12 * 3_600 / 100_000
@@ -89,10 +90,11 @@ class Speed:
 
     def seconds(self, config: Config, devices: float) -> float:
         """Seconds of a run on ``devices``, less than one where several runs share one."""
-        found = predict(config, self.known)
-        assert found is not None, "a speed without a known run"
+        alone = predict(config, self.known)
+        assert alone is not None, "a speed without a known run"
         least = config.training.max_steps * self.min_step_seconds
-        return max(least, found / devices) + (0.0 if self.as_ran else _OVERHEAD_SECONDS)
+        overhead = 0.0 if self.as_ran else _OVERHEAD_SECONDS
+        return max(least, alone / devices) + overhead
 
 
 def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
@@ -111,11 +113,14 @@ def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
     else:
         known, basis, seconds = "P100", "the paper's base model on P100", _step_on_p100
     slower = (nominal_peak(known, precision) or peak) / peak
+    timings: list[Timing] = []
+    for config in configs.values():
+        timings.append(Timing(config, config.training.max_steps * seconds(config) * slower))
     return Speed(
         device=device,
         basis=f"{basis}, in proportion to its nominal peak of {peak / 1e12:g} TFLOP/s in "
         f"{precision}",
-        known=[Timing(x, x.training.max_steps * seconds(x) * slower) for x in configs.values()],
+        known=timings,
         min_step_seconds=_MIN_STEP_SECONDS,
     )
 
@@ -159,12 +164,13 @@ def speed_of_runs(finished: Sequence[Run], root: Path) -> Speed:
         assert run.result is not None and run.seconds is not None
         devices.append(run.result.device)
         seconds.setdefault(run.row, []).append(run.seconds * run.result.devices)
-        if (peak := run.result.peak_memory_bytes) is not None:
+        peak = run.result.peak_memory_bytes
+        if peak is not None:
             memory[run.row] = max(peak, memory.get(run.row, 0))
     return Speed(
         device=devices[-1],
-        basis=f"{len(here)} finished run{'s' * (len(here) > 1)} in {root}",
-        known=[Timing(configs[row], fmean(each)) for row, each in seconds.items()],
+        basis=f"{counted(len(here), 'finished run')} in {root}",
+        known=[Timing(configs[row], fmean(of_row)) for row, of_row in seconds.items()],
         as_ran=True,
         memory=memory,
         devices=devices,

@@ -160,7 +160,7 @@ def _values(
         "title": f"Search: {search.title}",
         "headline": f"Search {search.space} at scale {search.scale} on {corpus.name} "
         f"({corpus.source_language} → {corpus.target_language}), "
-        f"{_count(search.trials)}: {states}.",
+        f"{formats.counted(search.trials, 'trial')}: {states}.",
         "verdict": verdict,
         "best_and_base": _best_and_base(search, best_trial, trials),
         "confirmed": confirmed,
@@ -175,10 +175,6 @@ def _values(
     }
 
 
-def _count(trials: int) -> str:
-    return f"{trials} trial" if trials == 1 else f"{trials} trials"
-
-
 def _saved(search: Search, trials: Sequence[Trial]) -> str:
     """What pruning has saved so far, after a space; empty for nothing."""
     ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
@@ -186,8 +182,9 @@ def _saved(search: Search, trials: Sequence[Trial]) -> str:
     whole = len(ended) * search.base.training.max_steps
     if taken >= whole:
         return ""
+    count = formats.counted(len(ended), "trial")
     return (
-        f" The {_count(len(ended))} that ended took {taken:,} steps in place of {whole:,}: "
+        f" The {count} that ended took {taken:,} steps in place of {whole:,}: "
         f"pruning saved {1 - taken / whole:.0%}."
     )
 
