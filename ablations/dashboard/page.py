@@ -19,8 +19,10 @@ from ablations.search.trials import best
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Status
 from ablations.tables.plan import Plan
+from ablations.tables.table import Cell
 from experiments.figures.style import Spec
 from experiments.records.experiment import CONFIG_FILE
+from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from experiments.records.run import Run
 from transformer.errors import InputError
@@ -67,7 +69,9 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._status = DirectoryReader(directory)
-        self._search: tuple[object, Mapping[str, Spec], str] = (None, {}, "")
+        self._counts: Mapping[RunState, int] = {}  # of a search's trials when it was drawn
+        self._figures: Mapping[str, Spec] = {}
+        self._best = ""
 
     def read(self) -> Reading:
         """The directory now.
@@ -77,32 +81,31 @@ class Reader:
         """
         status, folder = self._status.read(), open_runs(self._directory)
         if isinstance(folder, SearchFolder):
-            if self._search[0] != status.counts:  # figures change when a trial ends
-                self._search = status.counts, *_draw_search(folder)
-            _, figures, best_trial = self._search
-            return Reading(status, figures, best=best_trial)
+            if self._counts != status.counts:  # figures change when a trial ends
+                self._figures, self._best = _draw_search(folder)
+                self._counts = status.counts
+            return Reading(status, self._figures, best=self._best)
         plan = folder.plan
         seeds = sorted({cell.seed for cell in plan.cells})
         runs = {run.name: run for run in status.runs}
-        grid = [
-            (row.name, [runs.get(f"{row.name}/seed-{seed}") for seed in seeds])
-            for row in plan.rows
-            if row.seeds
-        ]
+        grid: list[tuple[str, list[Run | None]]] = []
+        for row in plan.rows:
+            if row.seeds:
+                grid.append((row.name, [runs.get(str(Cell(row.name, seed))) for seed in seeds]))
         return Reading(status, _draw_table(plan, status.runs), seeds, grid)
 
 
 def _draw_table(plan: Plan, runs: Sequence[Run]) -> Mapping[str, Spec]:
     """Learning curves of a table, and the losses of runs before their first validation."""
-    curves = [curve_of(run, of_loss=not run.curve) for run in runs]
     base = next((row.name for row in plan.rows if row.is_base), None)
-    found = {
-        name: draw_curves(
-            [x for x in curves if x.of_loss == of_loss], base, by_name=plan.is_compared
-        )
-        for name, of_loss in (("curves", False), ("training", True))
-    }
-    return {name: spec for name, spec in found.items() if spec is not None}
+    validated = [curve_of(run) for run in runs if run.curve]
+    training = [curve_of(run, of_loss=True) for run in runs if not run.curve]
+    figures: dict[str, Spec] = {}
+    for name, curves in (("curves", validated), ("training", training)):
+        spec = draw_curves(curves, base, by_name=plan.is_compared)
+        if spec is not None:
+            figures[name] = spec
+    return figures
 
 
 def _draw_search(folder: SearchFolder) -> tuple[Mapping[str, Spec], str]:
@@ -147,8 +150,10 @@ class Page:
         return [directory for root in self._roots for directory in find_directories(root)]
 
     def _render(self) -> str:
-        self._readers = {x: self._readers.get(x) or Reader(x) for x in self._find()}
-        sections = [_read_section(*pair) for pair in self._readers.items()]
+        known, self._readers = self._readers, {}
+        for directory in self._find():
+            self._readers[directory] = known.get(directory) or Reader(directory)
+        sections = [_read_section(path, reader) for path, reader in self._readers.items()]
         return render(
             TEMPLATES / "page.html.j2",
             layout="html.j2",

@@ -108,8 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/":
             return self._answer(self._page.html().encode(errors="replace"))
         if path in _ASSETS:
-            own = path != "/vega.js"
-            content = (TEMPLATES / path[1:]).read_bytes() if own else script().encode()
+            is_vega = path == "/vega.js"
+            content = script().encode() if is_vega else (TEMPLATES / path[1:]).read_bytes()
             return self._answer(content, _ASSETS[path])
         report = self._page.report(Path(path.removeprefix("/report/")))
         if report is None:
