@@ -30,9 +30,10 @@ def group_of(row: str) -> str:
 
 def curve_of(run: Run, *, of_loss: bool = False) -> Curve:
     """The curve of a run; empty before the first value."""
-    known = run.losses if of_loss else run.curve
-    sound = ((x, y) for x, y in sorted(known.items()) if math.isfinite(y) and y > 0)
-    return Curve(row=run.row, seeds=str(run.seed), points=tuple(sound), of_loss=of_loss)
+    values = run.losses if of_loss else run.curve
+    # What a logarithmic axis can show.
+    points = tuple((step, values[step]) for step in sorted(values) if 0 < values[step] < math.inf)
+    return Curve(row=run.row, seeds=str(run.seed), points=points, of_loss=of_loss)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -62,50 +63,64 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     if not others:
         behind, others = [], drawn
     titles = _panel_titles(list(dict.fromkeys(curve.row for curve in others)), by_name)
-    title = "Training loss of runs without a validation yet"
+    panels: dict[str, list[Curve]] = defaultdict(list)
+    for curve in others:
+        panels[titles[curve.row]].append(curve)
+    title = "Learning curves"
+    if drawn[0].of_loss:
+        title = "Training loss of runs without a validation yet"
+    if behind:
+        title += ", the base in grey"
     return style.figure(
-        (title if drawn[0].of_loss else "Learning curves") + ", the base in grey" * bool(behind),
+        title,
         columns=3,
-        concat=[
-            _panel(title, [curve for curve in others if titles[curve.row] == title], behind)
-            for title in dict.fromkeys(titles.values())
-        ],
+        concat=[_panel(title, own, behind) for title, own in panels.items()],
         resolve={"scale": {"color": "independent", "strokeDash": "independent", "y": "shared"}},
     )
 
 
 def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
     """The title of the panel of each row: of a row's group, or of as many rows as are colours."""
+    titles: dict[str, str] = {}
     if by_name:
-        groups = {row: group_of(row) for row in rows}
-        return {row: f"rows {x}" if len(x) == 1 else x for row, x in groups.items()}
+        for row in rows:
+            group = group_of(row)
+            titles[row] = f"rows {group}" if len(group) == 1 else group
+        return titles
     count = len(style.COLOURS)
-    parts = [rows[start : start + count] for start in range(0, len(rows), count)]
-    return {row: " to ".join(dict.fromkeys((x[0], x[-1]))) for x in parts for row in x}
+    for start in range(0, len(rows), count):
+        part = rows[start : start + count]
+        title = part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}"
+        titles |= dict.fromkeys(part, title)
+    return titles
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
-    of = "training loss" if own[0].of_loss else "validation perplexity"
-    field = of.split()[-1]
-    legend = {"orient": "bottom", "columns": 3, "title": None}
+    field, words = "perplexity", "validation perplexity"
+    if own[0].of_loss:
+        field, words = "loss", "training loss"
     x = style.axis("step", "optimiser step")
     x["scale"]["nice"] = False  # a nice axis would begin far below 0
     encoding = {
         "x": x,
-        "y": style.axis(field, of, log=True),
+        "y": style.axis(field, words, log=True),
         "detail": {"field": "seeds"},
         "tooltip": style.tooltip("row", "seeds", "step", field),
     }
     # From the seventh row on colours repeat, in dashes.
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
-    by_row = {
-        channel: {"field": "row", "legend": legend, "scale": {"range": values}}
-        for channel, values in (("color", style.COLOURS), ("strokeDash", dashes))
+    by_row = {"field": "row", "legend": {"orient": "bottom", "columns": 3, "title": None}}
+    looks = {
+        "color": {**by_row, "scale": {"range": style.COLOURS}},
+        "strokeDash": {**by_row, "scale": {"range": dashes}},
     }
-    grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
-    base = [style.layer("line", encoding, data=_records(behind, field), **grey)] * bool(behind)
-    lines = style.layer("line", {**encoding, **by_row}, data=_records(own, field), strokeWidth=1.5)
-    return {"title": title, "width": 230, "height": 190, "layer": [*base, lines]}
+    layers: list[Spec] = []
+    if behind:
+        grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
+        layers.append(style.layer("line", encoding, data=_records(behind, field), **grey))
+    lines = _records(own, field)
+    layers.append(style.layer("line", {**encoding, **looks}, data=lines, strokeWidth=1.5))
+    return {"title": title, "width": 230, "height": 190, "layer": layers}
 
 
 def _records(curves: Sequence[Curve], field: str) -> list[Record]:
