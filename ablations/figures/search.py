@@ -35,11 +35,12 @@ def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Recor
     """The trials that an axis of perplexity shows, and those at its edge: what did not finish, as
     its perplexity is of an earlier step or none, and what is far worse than the best.
     """
-    known = [x for x in trials if x["state"] == RunState.DONE and x["perplexity"]]
-    known = [trial for trial in known if 0 < trial["perplexity"] < math.inf]
+    finished = [trial for trial in trials if trial["state"] == RunState.DONE]
+    known = [trial for trial in finished if 0 < (trial["perplexity"] or 0) < math.inf]
     most = _MOST * min((trial["perplexity"] for trial in known), default=math.inf)
     inside = [trial for trial in known if trial["perplexity"] <= most]
-    return inside, [x for x in trials if x["state"] in _MARKS and x not in inside]
+    edge = [trial for trial in trials if trial["state"] in _MARKS and trial not in inside]
+    return inside, edge
 
 
 def draw_history(trials: Sequence[Record]) -> Spec | None:
@@ -71,18 +72,16 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
     Args:
         curves: of each trial by its name
     """
-    values = [
-        {"trial": name, "step": step, "perplexity": value, "is_best": name == best}
-        for name in sorted(curves, key=lambda name: name == best)
-        for step, value in sorted(curves[name].items())
-        if 0 < value < math.inf
-    ]
+    values: list[Record] = []
+    for name in sorted(curves, key=lambda name: name == best):  # the best is drawn over others
+        for step, value in sorted(curves[name].items()):
+            if 0 < value < math.inf:
+                point = {"trial": name, "step": step, "perplexity": value}
+                values.append({**point, "is_best": name == best})
     if not values:
         return None
-    colour, size = (
-        {"condition": {"test": "datum.is_best", "value": of_best}, "value": of_others}
-        for of_best, of_others in ((style.BLUE, style.GREY), (2.5, 0.8))
-    )
+    colour = {"condition": {"test": "datum.is_best", "value": style.BLUE}, "value": style.GREY}
+    size = {"condition": {"test": "datum.is_best", "value": 2.5}, "value": 0.8}
     return style.figure(
         "Learning curves, the best trial in blue",
         width=440,
@@ -114,7 +113,7 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     parameter = {"field": "parameter", "type": "nominal", "sort": list(shares), "title": None}
     return style.figure(
         "What decides whether a trial is among the best quarter",
-        data={"values": [{"parameter": name, "share": x} for name, x in shares.items()]},
+        data={"values": [{"parameter": name, "share": shares[name]} for name in shares]},
         width=320,
         height={"step": 26},
         encoding={"y": parameter, "x": {**share, **length}},
@@ -157,7 +156,8 @@ def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: s
     )
     looks: Spec = {**colour_and_shape, "tooltip": style.tooltip(*shown)}
     mark: Spec = {"filled": True, "size": 45, "opacity": 0.7}
+    at_edge: Spec = {"x": x, "y": {"value": 0}, **looks}
     return [
-        style.layer("point", {"x": x, "y": y, **looks}, data=trials, **mark)
-        for trials, y in ((inside, _FINISHED), (edge, {"value": 0}))
+        style.layer("point", {"x": x, "y": _FINISHED, **looks}, data=inside, **mark),
+        style.layer("point", at_edge, data=edge, **mark),
     ]
