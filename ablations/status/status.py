@@ -54,8 +54,8 @@ class Status:
             {
                 "name": run.name,
                 "state": run.state,
-                "attempt": run.attempt and to_dict(run.attempt),
-                "progress": run.report and to_dict(run.report),
+                "attempt": to_dict(run.attempt) if run.attempt else None,
+                "progress": to_dict(run.report) if run.report else None,
                 "silent_seconds": run.silent_seconds,
                 "scores": run.scores if run.state in ENDED else {},
                 "seconds": run.seconds if run.state in ENDED else None,
@@ -82,13 +82,11 @@ class DirectoryReader:
         """
         folder = open_runs(self._directory)
         # A search's driver also trains its best trials again, in a directory below.
-        driven = any(map(is_driven, (self._directory, self._directory.absolute().parent)))
+        driven = is_driven(self._directory) or is_driven(self._directory.absolute().parent)
         runs = folder.look(self._finished)
-        if driven:  # which continues what was stopped
-            runs = [
-                replace(x, state=RunState.WAITING) if x.state == RunState.STOPPED else x
-                for x in runs
-            ]
+        for index, run in enumerate(runs):
+            if driven and run.state == RunState.STOPPED:  # which the driver continues
+                runs[index] = replace(run, state=RunState.WAITING)
         left, seconds_left = _time_left(runs, folder.configs)
         return Status(
             title=folder.title,
@@ -103,25 +101,45 @@ def _time_left(
     runs: Sequence[Run], configs: Mapping[str, Config]
 ) -> tuple[dict[str, float | None], float | None]:
     """The time left of each run in progress, and of all, by the ``configs`` of rows."""
-    taken: dict[str, list[float]] = defaultdict(list)
-    whole = [(run, seconds) for run in runs if (seconds := _whole(run)) is not None]
-    # Runs without an attempt were copied here, perhaps from a faster machine.
-    for run, seconds in [pair for pair in whole if pair[0].attempt] or whole:
-        taken[run.row].append(seconds)
-    known = [Timing(configs[row], fmean(seconds)) for row, seconds in taken.items()]
+    known = _known_times(runs, configs)
     expected = {row: predict(config, known) for row, config in configs.items()}
-    of_each = {
-        run.name: _left(run.report, expected[run.row])
-        for run in runs
-        if run.state == RunState.RUNNING
-    }
-    live = [of_each[run.name] for run in runs if run.is_live]
-    waiting = [expected[x.row] for x in runs if x.state not in ENDED and not x.is_live]
-    left, later = ([seconds for seconds in x if seconds is not None] for x in (live, waiting))
-    if not live or len(left) + len(later) < len(live) + len(waiting):
-        return of_each, None
     share = _share_of_steps(runs, configs)
-    return of_each, until_the_last(left, [share * seconds for seconds in later], len(live))
+    of_each: dict[str, float | None] = {}
+    live: list[float] = []
+    waiting: list[float] = []
+    is_known = True
+    for run in runs:
+        if run.state in ENDED:
+            continue
+        seconds = expected[run.row]
+        if run.state == RunState.RUNNING:
+            of_each[run.name] = _left(run.report, seconds)
+        if run.is_live:
+            seconds = of_each[run.name]
+        if seconds is None:
+            is_known = False
+        elif run.is_live:
+            live.append(seconds)
+        else:
+            waiting.append(share * seconds)
+    if not live or not is_known:
+        return of_each, None
+    return of_each, until_the_last(live, waiting, len(live))
+
+
+def _known_times(runs: Sequence[Run], configs: Mapping[str, Config]) -> list[Timing]:
+    """The mean time of each row's runs, as far as it is known."""
+    whole: list[tuple[Run, float]] = []
+    for run in runs:
+        seconds = _whole(run)
+        if seconds is not None:
+            whole.append((run, seconds))
+    # Runs without an attempt were copied here, perhaps from a faster machine.
+    here = [(run, seconds) for run, seconds in whole if run.attempt]
+    taken: dict[str, list[float]] = defaultdict(list)
+    for run, seconds in here or whole:
+        taken[run.row].append(seconds)
+    return [Timing(configs[row], fmean(seconds)) for row, seconds in taken.items()]
 
 
 def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float:
