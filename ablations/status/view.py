@@ -41,14 +41,17 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
     """A run under the ``HEADS``; in evaluation, the step is the line that is scored."""
     state, progress, attempt = str(run.state), run.report, run.attempt
     left = status.left.get(run.name)
-    step = loss = speed = place = ""
+    step = loss = speed = place = tried = ""
     if progress is not None and progress.step:
         step = f"{progress.step:,}"
-        step += f"/{steps(progress.max_steps)}" if progress.max_steps else ""
-        loss = "" if progress.loss is None else number(progress.loss, 3)
+        if progress.max_steps:
+            step += f"/{steps(progress.max_steps)}"
+        if progress.loss is not None:
+            loss = number(progress.loss, 3)
     if run.state == RunState.DONE:
-        scores = (number(x, MEASURES[name].paper_digits) for name, x in run.scores.items())
-        step, left = " · ".join(scores), run.seconds
+        scores = run.scores.items()
+        step = " · ".join(number(value, MEASURES[name].paper_digits) for name, value in scores)
+        left = run.seconds
     elif run.silent_seconds is not None:
         state, left = f"silent {duration(run.silent_seconds)}", None
     elif run.state == RunState.RUNNING:
@@ -57,8 +60,8 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
             speed = f"{progress.tokens_per_second / 1000:.1f}K"
     if attempt is not None:
         gpus = ",".join(str(device)[:8] for device in attempt.devices)  # UUIDs are long
-        place = ":".join(filter(None, (attempt.host, gpus)))
-    tried = str(attempt.number) if attempt and attempt.number > 1 else ""
+        place = ":".join(part for part in (attempt.host, gpus) if part)
+        tried = str(attempt.number) if attempt.number > 1 else ""
     return run.name, state, step, loss, speed, place, tried, duration(left) if left else ""
 
 
@@ -69,14 +72,18 @@ def mark(run: Run) -> str:
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
     """The runs by state, those in progress first."""
-    return sorted(runs, key=lambda run: [*_MARKS].index(run.state))
+    order = list(_MARKS)
+    return sorted(runs, key=lambda run: order.index(run.state))
 
 
 def describe_counts(status: Status) -> str:
     """How many of all runs are done, and in each other state."""
-    found = status.counts
-    others = [f"{found[x]} {x}" for x in _MARKS if x in found and x != RunState.DONE]
-    return ", ".join([f"{found[RunState.DONE]} of {len(status.runs)} done", *others])
+    counts = status.counts
+    words = [f"{counts[RunState.DONE]} of {len(status.runs)} done"]
+    for state in _MARKS:
+        if state in counts and state != RunState.DONE:
+            words.append(f"{counts[state]} {state}")
+    return ", ".join(words)
 
 
 def describe_time(status: Status) -> str:
@@ -121,9 +128,10 @@ def block(status: Status, height: int | None = None) -> RenderableType:
     for run in runs[:room]:
         name, state, *more = as_text(run, status)
         table.add_row(Text(name), Text(state, _COLOURS.get(mark(run), "")), *map(Text, more))
-    rest = len(runs) - room
-    folded = [Text(f"… and {rest} more", style="dim")] * (rest > 0)
-    return Group(Text(_headline(status)), table, *folded, *failures)
+    parts: list[RenderableType] = [Text(_headline(status)), table]
+    if len(runs) > room:
+        parts.append(Text(f"… and {len(runs) - room} more", style="dim"))
+    return Group(*parts, *failures)
 
 
 def _failures(status: Status) -> list[Text]:
