@@ -90,14 +90,13 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     waiting = [file for file in new if not _is_live(runs.get(file.parents[2]))]
     if waiting:
         refused += _push_files(waiting, entity, project)
-    counts = {
-        f"pushed to {entity}/{project}": sum(map(_is_pushed, waiting)),
-        "pushed before": len(before),
-        "left out as they still run": len(new) - len(waiting),
-        "damaged": sum(map(_is_damaged, files)),
-    }
-    named = (f"{n} {what}" for what, n in counts.items() if n or what.startswith("pushed"))
-    print(", ".join(named))
+    pushed, damaged = sum(map(_is_pushed, waiting)), sum(map(_is_damaged, files))
+    words = [f"{pushed} pushed to {entity}/{project}", f"{len(before)} pushed before"]
+    if len(new) > len(waiting):
+        words.append(f"{len(new) - len(waiting)} left out as they still run")
+    if damaged:
+        words.append(f"{damaged} damaged")
+    print(", ".join(words))
     set_up("online")  # which the table's run was not
     with show_activity("saving the workspace"):
         address = save_workspace(directory, folder.labels, folder.parameters, entity, project)
@@ -136,7 +135,8 @@ def _is_out_of_date(folder: TableFolder) -> bool:
 
 def _found(folder: Path, pattern: str) -> list[Path]:
     """The files that match, which are sent to W&B or marked; a link among them is refused."""
-    return [within(folder, str(x.relative_to(folder))) for x in sorted(folder.glob(pattern))]
+    paths = sorted(folder.glob(pattern))
+    return [within(folder, str(path.relative_to(folder))) for path in paths]
 
 
 def _is_pushed(file: Path) -> bool:
