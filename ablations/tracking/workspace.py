@@ -55,10 +55,11 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
     from wandb_workspaces.reports import v2
     from wandb_workspaces.workspaces import Section
 
-    axes = [*map(v2.Config, parameters), v2.SummaryMetric(_PERPLEXITY)]
-    columns = [v2.interface.ParallelCoordinatesPlotColumn(metric=x) for x in axes]
-    of_search = v2.ParallelCoordinatesPlot(columns=columns)
-    of_table = v2.WeavePanelSummaryTable(table_name="table")
+    results: Any = v2.WeavePanelSummaryTable(table_name="table")
+    if parameters:
+        axes = [*map(v2.Config, parameters), v2.SummaryMetric(_PERPLEXITY)]
+        columns = [v2.interface.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
+        results = v2.ParallelCoordinatesPlot(columns=columns)
     curves: list[Any] = [
         v2.LinePlot(
             title=title,
@@ -71,11 +72,12 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
         )
         for title, name in _CURVES.items()
     ]
-    figures = [f"{FIGURES}/{path.stem}" for path in sorted(within(root, FIGURES).glob("*.png"))]
-    report: list[Any] = [v2.MediaBrowser(title="Figures of the report", media_keys=figures)]
-    return [
-        Section(name="Results", panels=[of_search if parameters else of_table], is_open=True),
+    sections = [
+        Section(name="Results", panels=[results], is_open=True),
         Section(name="Learning curves", panels=curves, is_open=True),
-        # Of a search W&B has no figures: only a table has a run for them.
-        *[Section(name="Report", panels=report)] * bool(figures and not parameters),
     ]
+    figures = [f"{FIGURES}/{path.stem}" for path in sorted(within(root, FIGURES).glob("*.png"))]
+    if figures and not parameters:  # W&B has none of a search: only a table has a run for them
+        report: Any = v2.MediaBrowser(title="Figures of the report", media_keys=figures)
+        sections.append(Section(name="Report", panels=[report]))
+    return sections
