@@ -199,12 +199,14 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
     reader = DirectoryReader(directory)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     with View(console) as view:
-        while not (status := reader.read()).is_over and watch:
+        status = reader.read()
+        while watch and not status.is_over:
             if as_json:
                 _print_json(status)
             else:
                 view.update(lambda status=status: status)
             time.sleep(_LIVE_SECONDS)
+            status = reader.read()
     if as_json:
         _print_json(status)
     else:
