@@ -32,22 +32,22 @@ def save_workspace(
 
     kept = within(root, _ADDRESS_FILE)
     url = read_text(kept).strip() if kept.is_file() else ""
-    found: Any = Workspace(entity=entity, project=project, name="-".join(labels.values()))
+    workspace: Any = Workspace(entity=entity, project=project, name="-".join(labels.values()))
     if f"/{entity}/{project}?" in url:
         with suppress(ValueError):  # removed meanwhile
-            found = Workspace.from_url(url)
-    found.sections = sections_of(root, parameters)
-    found.runset_settings = RunsetSettings(
+            workspace = Workspace.from_url(url)
+    workspace.sections = sections_of(root, parameters)
+    workspace.runset_settings = RunsetSettings(
         filters=[expr.Config(name) == value for name, value in labels.items()],
         groupby=[] if parameters else [expr.Config("row")],
     )
     try:
-        found.save()
+        workspace.save()
     except Exception as error:  # W&B's libraries raise many kinds
         refusal = f"W&B does not take the workspace of {entity}/{project}: {one_line(error)}"
         raise InputError(refusal) from error
-    write_atomically(kept, f"{found.url}\n")
-    return found.url
+    write_atomically(kept, f"{workspace.url}\n")
+    return workspace.url
 
 
 def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
