@@ -225,7 +225,10 @@ def _runs(row: RowNumbers) -> Grid:
         if result is None:
             cells = [_describe_state(run), *[""] * (len(heads) - 2)]
         else:
-            scores = [formats.number(getattr(result, x.name), max(2, x.digits)) for x in measures]
+            scores = [
+                formats.number(getattr(result, measure.name), max(2, measure.digits))
+                for measure in measures
+            ]
             cells = [
                 *scores,
                 formats.steps(result.steps),

@@ -43,7 +43,10 @@ _CAPTIONS = {
     "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
     "slices": "Perplexity on the validation set against each parameter by itself.",
 }
-_STATES = [RunState(x) for x in ("done", "pruned", "diverged", "failed", "running", "waiting")]
+_STATES = (
+    *(RunState.DONE, RunState.PRUNED, RunState.DIVERGED),
+    *(RunState.FAILED, RunState.RUNNING, RunState.WAITING),
+)
 
 
 def write_search_report(folder: SearchFolder) -> str:
