@@ -102,7 +102,7 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
         change = change_in_paper = ""
         if row.is_of_same_text and not row.is_base:
             difference = score.difference
-            change = formats.difference(difference and difference.mean, measure.digits)
+            change = formats.difference(difference.mean if difference else None, measure.digits)
             if difference and difference.within_noise:
                 change += NOISE
             change_in_paper = formats.difference(score.paper_difference, measure.paper_digits)
