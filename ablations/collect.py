@@ -13,19 +13,18 @@ from typing import Any
 
 from ablations.tables.plan import LOCK_FILE
 from experiments.records.checksums import copied_files
-from experiments.records.collection import (
+from experiments.records.collection import CollectedRun, Collection
+from experiments.records.experiment import DATA_FILE
+from experiments.records.line import (
     ARCHIVES,
     DATA_FILES,
     IN_LINE,
     RUNS_FILE,
-    CollectedRun,
-    Collection,
     Line,
     archive_name,
     curve_of,
     data_name,
 )
-from experiments.records.experiment import DATA_FILE
 from experiments.records.run import Run
 from transformer.config import to_dict
 from transformer.errors import InputError

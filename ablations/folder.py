@@ -25,7 +25,8 @@ from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
 from ablations.tables.table import Cell
 from ablations.tables.table1 import TITLE
 from experiments.records.checksums import copied_files
-from experiments.records.collection import RUNS_FILE, Collection
+from experiments.records.collection import Collection
+from experiments.records.line import RUNS_FILE
 from experiments.records.outputs import COLUMNS
 from experiments.records.ownership import check_same_configuration
 from experiments.records.progress import RunState

@@ -1,4 +1,4 @@
-"""The set-up of a table or a search, and what its runs cost."""
+"""The set-up of a table or search, and its costs."""
 
 from __future__ import annotations
 

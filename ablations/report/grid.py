@@ -1,4 +1,4 @@
-"""Tables of a report, as Markdown, LaTeX and text for a terminal."""
+"""Tables of a report in Markdown, LaTeX and text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of the points of a figure that do not lie on each other."""
+"""Place the labels of points so that none overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a report, from its values, figures and templates."""
+"""The files of a report: pages, tables and figures."""
 
 from __future__ import annotations
 

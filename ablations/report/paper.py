@@ -1,4 +1,7 @@
-"""A table against the paper's: the order of its rows, and the regime in which they were trained."""
+"""A table against the paper's.
+
+The order of its rows, and the regime in which they were trained.
+"""
 
 from __future__ import annotations
 

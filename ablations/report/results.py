@@ -1,4 +1,4 @@
-"""The results of a table row by row, and what has none."""
+"""The results of a table, row by row."""
 
 from __future__ import annotations
 

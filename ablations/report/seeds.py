@@ -1,4 +1,4 @@
-"""What the seeds of a table show: intervals, and which rows differ from the base."""
+"""Intervals over seeds, and which rows differ from the base."""
 
 from __future__ import annotations
 

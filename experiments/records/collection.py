@@ -9,97 +9,36 @@ from __future__ import annotations
 import atexit
 import hashlib
 import lzma
-import re
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from experiments.records.checksums import CHANGED, MISSING
-from experiments.records.experiment import CONFIG_FILE, DATA_FILE, SOURCE_FILE, Experiment
-from experiments.records.outputs import Sample, samples_path, to_samples
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE, Experiment
+from experiments.records.line import (
+    ARCHIVES,
+    DATA_FILES,
+    RUNS_FILE,
+    Line,
+    archive_name,
+    curve_of,
+    data_name,
+    read_lines,
+)
+from experiments.records.outputs import Sample, to_samples
 from experiments.records.progress import RunState
-from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result
+from experiments.records.result import Result
 from experiments.records.run import Pruned, Run
 from transformer.config import from_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
-from transformer.files import making, open_plain, parse_json, read_bytes, to_json
+from transformer.files import making, parse_json, read_bytes, to_json
 
-RUNS_FILE = "runs.jsonl"
-ARCHIVES = "files-*.tar.xz"
-DATA_FILES = "data-*.json"
-_DIGITS = 16  # of a sha256 in a name
-_NAME = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+){0,2}", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_STEP = re.compile(r"[0-9]{1,20}")
-_MOST_LINE = 16_000_000  # bytes
 _MOST_UNPACKED = 500  # times the size of the archive; that of the committed ones is 5 to 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """A run that ended, as a line of ``runs.jsonl``.
-
-    ``config``, ``result``, ``pruned``, ``source`` and the samples are what its files of these names
-    have. ``curve`` is the perplexity on the validation set by step. ``data`` is the sha256 of its
-    ``data.json``, ``files`` that of each of its files, and ``archive`` that of the archive.
-    """
-
-    name: str
-    config: dict[str, Any] | None = None
-    result: dict[str, Any] | None = None
-    pruned: dict[str, Any] | None = None
-    source: dict[str, Any] | None = None
-    curve: dict[str, float] = field(default_factory=dict[str, float])
-    valid_samples: dict[str, Any] | None = None
-    test_samples: dict[str, Any] | None = None
-    data: str | None = None
-    files: dict[str, str] = field(default_factory=dict[str, str])
-    archive: str
-
-    def __post_init__(self) -> None:
-        for name in (self.name, *self.files):
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a run or a file")
-        for sha256 in (self.archive, self.data, *self.files.values()):
-            if sha256 is not None and not _SHA256.fullmatch(sha256):
-                raise ValueError(f"{sha256!r} is no sha256")
-        if not all(_STEP.fullmatch(step) for step in self.curve):
-            raise ValueError("its curve has a step that is no number")
-        if self.result is None and self.pruned is None:
-            raise ValueError("it needs a result, or where it was pruned")
-
-    @property
-    def contents(self) -> dict[str, dict[str, Any]]:
-        """The content of each file of JSON that the line has."""
-        found = {name: getattr(self, key) for key, name in IN_LINE.items()}
-        return {name: content for name, content in found.items() if content is not None}
-
-
-# The file of each field of a line.
-IN_LINE = {
-    "config": CONFIG_FILE,
-    "result": RESULT_FILE,
-    "pruned": PRUNED_FILE,
-    "source": SOURCE_FILE,
-    "valid_samples": samples_path(Path(), "valid").name,
-    "test_samples": samples_path(Path(), "test").name,
-}
-
-
-def archive_name(sha256: str) -> str:
-    """The name of the archive with this checksum."""
-    return ARCHIVES.replace("*", sha256[:_DIGITS])
-
-
-def data_name(sha256: str) -> str:
-    """The name of the ``data.json`` with this checksum."""
-    return DATA_FILES.replace("*", sha256[:_DIGITS])
 
 
 class Collection:
@@ -119,7 +58,7 @@ class Collection:
     @cached_property
     def lines(self) -> Mapping[str, Line]:
         """Each line by the name of its run without ``below``."""
-        found = {line.name: line for line in _read_lines(self.path / RUNS_FILE)}
+        found = {line.name: line for line in read_lines(self.path / RUNS_FILE)}
         return {
             name.removeprefix(self._below): line
             for name, line in found.items()
@@ -296,22 +235,5 @@ def _temporary() -> Path:
     return folder
 
 
-def curve_of(run: Run) -> dict[str, float]:
-    """The perplexity on the validation set by step, as a line has it."""
-    return {str(step): value for step, value in run.curve.items()}
-
-
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _read_lines(path: Path) -> Iterator[Line]:
-    if not path.is_file():
-        return
-    with open_plain(path) as file:
-        for number, text in enumerate(iter(lambda: file.readline(_MOST_LINE), b""), 1):
-            where = f"{path}, line {number}"
-            try:
-                yield from_dict(Line, parse_json(text, where), where)
-            except InputError as error:
-                raise InputError(f"{error}; restore it") from error

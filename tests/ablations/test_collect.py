@@ -16,8 +16,9 @@ from ablations.folder import SearchFolder, TableFolder, open_folder
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
-from experiments.records.collection import ARCHIVES, RUNS_FILE, Collection
+from experiments.records.collection import Collection
 from experiments.records.data import record_source
+from experiments.records.line import ARCHIVES, RUNS_FILE
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
 from tests.ablations.samples import finish, leave_curve, small_plan
