@@ -364,3 +364,42 @@ def test_parameters_and_flops_are_counted_whatever_a_model_does(
     config = of(variant_name(f"{mine}:LeakyTransformer"))
     assert config != plain and count_parameters(config) == count_parameters(TINY_MODEL) - fewer
     assert training_flops(config, 5, 7) == training_flops(TINY_MODEL, 5, 7)
+
+
+# In place of one line of a file, and of another that changes what the class is.
+@pytest.mark.parametrize(
+    ("line", "changed", "counts"),
+    [
+        ('S = {}; S["a"] = 1', 'S = {}; S["a"] = 2', True),
+        ("S = []; S.append(1)", "S = []; S.append(2)", True),
+        ("S = []\nfor i in range(3): S.append(i)", "S = []\nfor i in range(4): S.append(i)", True),
+        ("S = 1\nS += 1", "S = 1\nS += 2", True),
+        ("try:\n    import none\nexcept ImportError:\n    def S(): return 1", None, True),
+        ("async def S(): return 1", None, True),
+        ("match 1:\n    case S: pass", "match 2:\n    case S: pass", True),
+        ('globals()["S"] = 1', 'globals()["S"] = 2', True),
+        ("S = 0; import torch; torch.set_default_dtype(1)", None, True),
+        ("S = {}\ndef keep(f): S[1] = f\n@keep\ndef f(): return 1", None, True),
+        ("from helpers.h import S", None, True),
+        ("import importlib; S = importlib.import_module('helpers.h')", None, True),
+        ('def f():\n    """1"""\nS = int(f.__doc__)', None, True),
+        ("S = 0; ROWS = []; ROWS.append(1)", None, False),
+        ("S = 0\nROWS = []\nfor i in (1, 2): ROWS.append(V)", None, False),
+        ("S = 0\nclass Other:\n    x = 1", None, False),
+        ("S = 0\nif __name__ == '__main__':\n    print(1)", None, False),
+    ],
+)
+def test_what_a_file_does_beyond_binding_names_counts_if_it_may_matter(
+    line: str, changed: str | None, counts: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "helpers").mkdir()
+    helper, file = tmp_path / "helpers" / "h.py", tmp_path / "v.py"
+    helper.write_text("S = 1\n")
+    after = "from transformer import Transformer\nclass V(Transformer):\n    slope = S\n"
+    file.write_text(f"{line}\n{after}")
+    name = variant_name(f"{file}:V")
+    if "helpers" in line:
+        helper.write_text("S = 2\n")
+    else:
+        file.write_text(f"{changed or line.replace('1', '5')}\n{after}")
+    assert has_changed(name) == counts
