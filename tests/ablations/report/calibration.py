@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
+from ablations.folder import open_folder
 from ablations.report.statistics import (
     Estimate,
     correlation_interval,
@@ -29,6 +30,7 @@ from ablations.report.statistics import (
 )
 from ablations.table1.report import fit_exponent
 from experiments.evaluate import significance
+from experiments.records.outputs import hypotheses_path
 
 # Rows and seeds; a quarter of the runs is missing in the second list.
 SHAPES = (
@@ -36,7 +38,7 @@ SHAPES = (
 )  # fmt: skip
 GAPS = ((5, 3), (9, 3), (20, 3), (20, 5))
 UNEQUAL = ((5, 3), (20, 3), (20, 5))
-RUNS = Path(__file__).parents[3] / "experiments" / "results" / "table3-small" / "base"
+RESULTS = Path(__file__).parents[3] / "experiments" / "results" / "table3-small"
 
 
 class Finding(NamedTuple):
@@ -190,8 +192,9 @@ def seeds_needed() -> Iterator[Finding]:
 
 def comparison() -> Iterator[Finding]:
     """Two systems between which chance exchanges the lines, on lines drawn by chance."""
-    runs = [RUNS / f"seed-{seed}" / "valid.hypotheses.txt" for seed in (1, 2, 3)]
-    lines = np.array([path.read_text(encoding="utf-8").splitlines() for path in runs])
+    files = [open_folder(RESULTS).read(f"base/seed-{seed}").files for seed in (1, 2, 3)]
+    texts = [hypotheses_path(path, "valid").read_text(encoding="utf-8") for path in files]
+    lines = np.array([text.splitlines() for text in texts])
     random = np.random.default_rng(3)
     one, other, references = (row.tolist() for row in lines)
     truth = BLEU().corpus_score(one + other, [references * 2]).score
