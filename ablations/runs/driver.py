@@ -12,10 +12,10 @@ from typing import Protocol
 
 from ablations.runs.attempts import clear_failures, is_elsewhere, leave_pruned, refuse_foreign
 from ablations.runs.options import Options
-from ablations.runs.process import GRACE_SECONDS, Job, Place
+from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
 from ablations.runs.supervise import AttemptEnd, Wish
-from experiments.records.progress import RunState, stop_signals
+from experiments.records.progress import GRACE_SECONDS, RunState, stop_signals
 from experiments.records.run import attempt_number
 from transformer.errors import InputError
 from transformer.files import within

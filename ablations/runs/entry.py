@@ -18,13 +18,13 @@ from pathlib import Path
 from types import FrameType
 from typing import cast
 
-from ablations.runs.process import GRACE_SECONDS
 from experiments.command_line import BAD_INPUT, is_bad_input, prepare_streams
 from experiments.devices import launched_world
 from experiments.records.experiment import Log, load_experiment
 from experiments.records.ownership import is_first_rank
 from experiments.records.progress import (
     BLOCKED_EXIT_CODE,
+    GRACE_SECONDS,
     STOPPED_EXIT_CODE,
     RunState,
     record_end,

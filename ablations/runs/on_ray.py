@@ -25,9 +25,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablations.runs import process
 from ablations.runs.options import Options
-from ablations.runs.process import GRACE_SECONDS, Job, Place, Start
+from ablations.runs.process import Job, Place, Start
 from ablations.runs.supervise import AttemptEnd, Wish, lost, supervise
-from experiments.records.progress import RunState
+from experiments.records.progress import GRACE_SECONDS, RunState
 from transformer.errors import InputError
 
 # The driver's variables that are passed to runs: the project's own settings.

@@ -18,13 +18,10 @@ from typing import Protocol
 from experiments.records import ownership
 from experiments.records.experiment import Experiment, Log
 from experiments.records.processes import own_name
-from experiments.records.progress import STOPPED_EXIT_CODE
+from experiments.records.progress import GRACE_SECONDS, STOPPED_EXIT_CODE
 from experiments.records.run import LOG_FILE
 from transformer.files import open_plain
 
-# A checkpoint waits for a validation, which may take half a minute. A run that has not written its
-# checkpoint by then resumes from the one before.
-GRACE_SECONDS = 60.0
 # By default it kills its ranks half a minute after a signal.
 _OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
 # The first blocks signals; the others are what a run imports (each start of W&B looks at its launch

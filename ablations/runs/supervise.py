@@ -14,7 +14,6 @@ from pathlib import Path
 from ablations.folder import collection_of
 from ablations.runs import attempts, process
 from ablations.runs.process import (
-    GRACE_SECONDS,
     Job,
     Place,
     RunProcess,
@@ -32,7 +31,7 @@ from experiments.records.processes import (
     pid_of,
     process_of,
 )
-from experiments.records.progress import RunState, final_state, read_progress
+from experiments.records.progress import GRACE_SECONDS, RunState, final_state, read_progress
 from experiments.records.result import PRUNED_FILE, in_words
 from experiments.records.run import (
     LOG_FILE,

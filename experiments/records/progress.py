@@ -21,6 +21,9 @@ BLOCKED_EXIT_CODE = 74  # EX_IOERR
 # Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
 # first one ends a run after a checkpoint.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# A checkpoint waits for a validation, which may take half a minute. A run that has not written its
+# checkpoint by then resumes from the one before.
+GRACE_SECONDS = 60.0
 # Colours, cursor movements, and window titles.
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 

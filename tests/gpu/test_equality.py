@@ -20,7 +20,8 @@ from tests.kernels.packed import random_heads, sentences_of
 from transformer.config import Config, DecodingConfig, Precision, override
 from transformer.data.batches import Batch
 from transformer.decoding import decode_sentences
-from transformer.kernels.sentence_attention import Sentences, can_serve, sentence_attention
+from transformer.kernels.sentence_attention import can_serve, sentence_attention
+from transformer.kernels.sentences import Sentences
 from transformer.training.module import TransformerModule
 from transformer.training.packing import PackedBatch
 from transformer.training.whole_step import WholeStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transformer.kernels.sentence_attention import Sentences
+from transformer.kernels.sentences import Sentences
 
 HEADS = 3
 # Two sentences without keys and one without queries.

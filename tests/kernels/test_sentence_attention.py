@@ -17,7 +17,8 @@ from torch import Tensor
 
 from tests.kernels.packed import HEADS, KEYS, QUERIES, random_heads, sentences_of
 from transformer.kernels import sentence_attention as kernel
-from transformer.kernels.sentence_attention import Sentences, can_serve, sentence_attention
+from transformer.kernels.sentence_attention import can_serve, sentence_attention
+from transformer.kernels.sentences import Sentences
 
 kinds = pytest.mark.parametrize("causal", [True, False], ids=["causal", "cross"])
 widths = pytest.mark.parametrize(("d_k", "d_v"), [(8, 8), (5, 11), (24, 7)])

@@ -23,6 +23,7 @@ from torch import Tensor
 from tests.kernels.packed import HEADS, random_heads, sentences_of
 from transformer.kernels import sentence_attention as plain
 from transformer.kernels import sentence_attention_triton as kernels
+from transformer.kernels.sentences import Sentences
 
 # Longer than tiles of 32 and 64 rows, shorter and none; a sentence begins on the last row of one.
 QUERIES, KEYS = [5, 26, 32, 1, 0, 140, 20, 33, 3], [9, 61, 2, 0, 4, 131, 0, 30, 7]
@@ -58,7 +59,7 @@ def interpret() -> Iterator[dict[str, Any]]:
 
 
 def run(
-    module: Any, gradient: Tensor, given: list[Tensor], sentences: plain.Sentences
+    module: Any, gradient: Tensor, given: list[Tensor], sentences: Sentences
 ) -> tuple[Tensor, ...]:
     """Values, 1 over each query's sum, and the gradients of query, key and value."""
     out, log_sums = module.attend(*given, sentences)

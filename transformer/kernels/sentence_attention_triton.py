@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from transformer.kernels.sentence_attention import Sentences
+from transformer.kernels.sentences import Sentences
 
 
 class Tile(NamedTuple):

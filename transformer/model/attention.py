@@ -2,7 +2,7 @@
 
 Masks are additive: 0 where a query may attend to a key and -inf where it may not, or a bias of a
 variant. They broadcast to ``(batch, num_heads, queries, keys)``. In packed batches
-:class:`~transformer.kernels.sentence_attention.Sentences` takes the place of a mask.
+:class:`~transformer.kernels.sentences.Sentences` takes the place of a mask.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer.kernels.key_value_cache import KeyValueCache
-from transformer.kernels.sentence_attention import Sentences, sentence_attention
+from transformer.kernels.sentence_attention import sentence_attention
+from transformer.kernels.sentences import Sentences
 from transformer.kernels.softmax import softmax_base2
 
 

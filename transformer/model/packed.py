@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from torch import Tensor
 
-from transformer.kernels.sentence_attention import Sentences, positions
+from transformer.kernels.sentences import Sentences, positions
 
 
 class PackedTokens(NamedTuple):

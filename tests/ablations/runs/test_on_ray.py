@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from ablations.runs.options import Options
-from ablations.runs.process import GRACE_SECONDS, Job
+from ablations.runs.process import Job
 from ablations.runs.supervise import Wish
 from experiments.records.attempt import read_attempt
-from experiments.records.progress import RunState, read_progress
+from experiments.records.progress import GRACE_SECONDS, RunState, read_progress
 from tests.ablations.samples import prepare_stand_ins, small_plan, start_stand_in
 from tests.ablations.stand_in import STARTED_FILE
 from tests.ablations.storm.place import (
