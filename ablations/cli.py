@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder
+from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder, open_runs
 from ablations.report.layout import open_page, print_page
 from ablations.runs.lock import Shard
 from ablations.runs.options import AT_LEAST_ONE, Options, Places
@@ -268,7 +268,7 @@ def wandb(directory: Directory, /, *, entity: str | None = None, project: str | 
 @command("verify results/table3-small")
 def verify(directory: Directory, /) -> None:
     """Check every file of the finished runs of a table or a search against its sha256."""
-    print_checks(str(directory), open_folder(directory).verify())
+    print_checks(str(directory), open_runs(directory).verify())
 
 
 @command("collect runs/table3-small --into results/table3-small")
@@ -283,6 +283,8 @@ def collect(directory: Directory, /, *, into: Path) -> None:
     Args:
         into: directory to add them to, made if missing
     """
-    added = open_folder(directory).collect(into)
+    folder = open_folder(directory)
+    added = folder.collect(into)
     _write_report(open_folder(into))
-    print(f"{len(added)} runs added to {into}")
+    what = "measurements" if isinstance(folder, LayersFolder) else f"{len(added)} runs"
+    print(f"{what} added to {into}")

@@ -204,7 +204,18 @@ def _train(
     )
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    module = _make_module(experiment)
+    _fit(trainer, _make_module(experiment), data, checkpoint)
+    if checkpoint is not None and not clock.target_tokens:
+        raise InputError(f"{checkpoint} does not say what was trained before: remove it")
+    return trainer, clock
+
+
+def _fit(
+    trainer: Trainer,
+    module: TransformerModule,
+    data: TranslationDataModule,
+    checkpoint: Path | None,
+) -> None:
     kept = size(_BYTES_KEPT * sum(weight.numel() for weight in module.parameters()))
     with (
         explain_restoring(checkpoint),
@@ -214,9 +225,6 @@ def _train(
         ),
     ):
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    if checkpoint is not None and not clock.target_tokens:
-        raise InputError(f"{checkpoint} does not say what was trained before: remove it")
-    return trainer, clock
 
 
 def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | None]:

@@ -54,6 +54,7 @@ class Collection:
 
     def __init__(self, path: Path, below: str = "") -> None:
         self.path, self._below = path, below
+        self._problems: dict[tuple[str, str], str] = {}  # of a file with a checksum
 
     @cached_property
     def lines(self) -> Mapping[str, Line]:
@@ -124,10 +125,6 @@ class Collection:
                 problem = "" if sha256_of(path) == sha256 else CHANGED
             self._problems[name, sha256] = problem
         return self._problems[name, sha256]
-
-    @cached_property
-    def _problems(self) -> dict[tuple[str, str], str]:
-        return {}
 
     def verify(self, line: Line) -> Iterator[tuple[Path, str]]:
         """Each file of a run, and what is wrong with it; empty if nothing is."""

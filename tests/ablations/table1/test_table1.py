@@ -88,6 +88,7 @@ def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
         (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
         ("report out/damaged", "layers.json cannot be read as JSON"),
         ("collect out/damaged --into x", "layers.json cannot be read as JSON"),
+        ("verify out/elsewhere", "it has no table.json"),
         ("run table3 --scale quick --directory out/elsewhere", "has other runs (layers.json)"),
     ],
 )
@@ -198,3 +199,15 @@ def test_path_lengths(n: int) -> None:
 def test_only_the_recurrent_layer_has_a_chain_as_long_as_its_input(name: str) -> None:
     short, long = (sequential_operations(name, n) for n in (3, 29))
     assert (short, long) == ((3, 29) if name == paper.RECURRENT else (short, short))
+
+
+def test_measurements_are_collected_with_their_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(f"collect {COMMITTED} --into {tmp_path / 'copy'}") == 0
+    assert capsys.readouterr().out == f"measurements added to {tmp_path / 'copy'}\n"
+    for name in ("layers.json", "report.md"):
+        copied, committed = (
+            (x / name).read_text().rstrip() for x in (tmp_path / "copy", COMMITTED)
+        )
+        assert copied == committed

@@ -64,7 +64,6 @@ def test_the_same_checkpoints_are_not_scored_twice(folder: Path, tmp_path: Path)
     steps = {"also_average": 5, "max_steps": 4, "checkpoint_every_steps": 2}
     result = result_of(tiny_experiment(folder, ("valid",), **steps), tmp_path)
     assert (result.averaged_checkpoints, result.averaged) == (2, None)
-    assert not list(tmp_path.glob("valid-averaged*"))
 
 
 @pytest.mark.parametrize("options", ["--split valid", "--split test", "--source EN --reference DE"])
