@@ -17,7 +17,7 @@ from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.tables import table1 as paper
-from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table
+from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table, parse_rows
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants, print_checks
 from transformer.errors import InputError
@@ -105,6 +105,7 @@ def run(
     device: Literal["cpu", "cuda"] | None = None,
     quick: bool = False,
     earlier: Annotated[Path | None, Parameter(name="--from")] = None,
+    again: str | None = None,
     shard: str = "1/1",
     options: Annotated[Options, FLAT] = Options(),
 ) -> int:
@@ -117,12 +118,14 @@ def run(
     Args:
         device: of table1 [default: a GPU if there is one]
         quick: of table1, the sizes that take a minute
-        earlier: copy the finished runs of a directory, such as a committed result [default: none]
+        earlier: copy the finished runs of a directory that are equal to ones of this table, such as
+            those of a committed result [default: none]
+        again: such as base,A-h1: train these rows anew if they have changed since [default: none]
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
     if table == LAYERS_TABLE:
-        given = replace(wanted, directory=None), earlier, shard, options
-        if given != (Wanted(), None, "1/1", Options()):
+        given = replace(wanted, directory=None), earlier, again, shard, options
+        if given != (Wanted(), None, None, "1/1", Options()):
             raise InputError(f"{table} takes --directory, --device and --quick alone")
         from ablations.table1.measure import run_layers
 
@@ -131,7 +134,7 @@ def run(
         raise InputError("--device and --quick are for table1: others take the GPUs that there are")
     from ablations.run import run_table
 
-    return run_table(table, wanted, earlier, replace(options, shard=Shard.parse(shard)))
+    return run_table(table, wanted, earlier, again, replace(options, shard=Shard.parse(shard)))
 
 
 @command(
@@ -163,13 +166,21 @@ def search(
 
 
 @command("status runs/table3-small --watch")
-def status(directory: Directory, /, *, watch: bool = False, json: bool = False) -> int:
+def status(
+    directory: Directory,
+    /,
+    *,
+    variant: Variants = (),
+    watch: bool = False,
+    json: bool = False,
+) -> int:
     """Print how far a table or a search is, where its runs are, and what failed.
 
     Args:
         watch: show it again and again until all is done
         json: one object, see ablations/status/status.py
     """
+    trust(*variant)
     return show_status(directory, watch=watch, as_json=json)
 
 
@@ -199,19 +210,45 @@ def dashboard(
 
 
 @command("report runs/table3-small --open")
-def report(directory: Directory, /, *, variant: Variants = (), open: bool = False) -> None:
+def report(
+    directory: Directory,
+    /,
+    *,
+    rows: str | None = None,
+    without: str | None = None,
+    variant: Variants = (),
+    open: bool = False,
+) -> None:
     """Write and print the report of a table, a search or measured layers, finished or not.
 
     It is one HTML file; the same as Markdown, its figures as SVG and PNG and, of a table, LaTeX
     (table.tex) and CSV (results.csv) are next to it.
 
     Args:
+        rows: such as base,A-h1: only these rows of a table [default: all]
+        without: rows to leave out, such as one that diverged [default: none]
         open: show it in a browser
     """
     trust(*variant)
-    print_page(_write_report(open_folder(directory)), directory)
+    folder = open_folder(directory)
+    if rows is not None or without is not None:
+        folder = _narrowed(folder, rows, without)
+    print_page(_write_report(folder), directory)
     if open:
         open_page(directory)
+
+
+def _narrowed(
+    folder: TableFolder | SearchFolder | LayersFolder, rows: str | None, without: str | None
+) -> TableFolder:
+    if not isinstance(folder, TableFolder):
+        raise InputError(f"{folder.path} has no rows: leave out --rows and --without")
+    known = [row.name for row in folder.plan.rows]
+    kept = known if rows is None else parse_rows(rows, known)
+    dropped = [] if without is None else parse_rows(without, kept)
+    if len(dropped) == len(kept):
+        raise InputError("no row is left: name fewer in --without")
+    return folder.only({*kept} - {*dropped})
 
 
 def _write_report(folder: TableFolder | SearchFolder | LayersFolder) -> str:

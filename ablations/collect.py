@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ablations.files import replaced_name
 from ablations.tables.plan import LOCK_FILE
 from experiments.records.checksums import copied_files
 from experiments.records.collection import CollectedRun, Collection
@@ -46,7 +47,8 @@ class _Packed:
 def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
     """Add the ``runs``, by their names, to the collection in the folder ``target``.
 
-    A kill at any moment leaves the collection as it was, or with the runs.
+    A line of the same name with other files is kept under another name. A kill at any moment leaves
+    the collection as it was, or with the runs.
 
     Returns:
         The names of those that it did not have.
@@ -54,13 +56,26 @@ def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
     if not runs:
         return []
     with locked(target / LOCK_FILE):
-        there = Collection(target)
-        new = [name for name in runs if name not in there.lines]
+        lines = Collection(target).lines
+        packed = {name: _pack(name, run) for name, run in runs.items()}
+        new = [x for x in packed if x not in lines or lines[x].files != packed[x].line.files]
         if new:
-            kept = {name: there.run(name) for name in there.lines}
-            every = kept | {name: runs[name] for name in new}
-            _write(target, [_pack(name, every[name]) for name in sorted(every)])
+            replaced = {x: replaced_name(x, lines) for x in new if x in lines}
+            kept = _renamed(target, replaced)
+            _write(target, kept | {name: packed[name] for name in new})
         return new
+
+
+def rename_runs(target: Path, names: Mapping[str, str]) -> None:
+    """Give lines other names; the caller has locked the folder."""
+    _write(target, _renamed(target, names))
+
+
+def _renamed(target: Path, names: Mapping[str, str]) -> dict[str, _Packed]:
+    """All runs of a collection, some under other ``names``."""
+    there = Collection(target)
+    new = {names.get(name, name): there.run(name) for name in there.lines}
+    return {name: _pack(name, run) for name, run in new.items()}
 
 
 def _pack(name: str, run: Run) -> _Packed:
@@ -89,8 +104,9 @@ def _pack(name: str, run: Run) -> _Packed:
     return _Packed(line, data, contents)
 
 
-def _write(target: Path, packed: Sequence[_Packed]) -> None:
+def _write(target: Path, runs: Mapping[str, _Packed]) -> None:
     """Write the new archive, then the lines that name it, and remove the old archive last."""
+    packed = [runs[name] for name in sorted(runs)]
     archive = _to_archive(packed)
     digest = hashlib.sha256(archive).hexdigest()
     write_atomically(target / archive_name(digest), archive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.records.experiment import CONFIG_FILE
@@ -17,8 +18,9 @@ LATEX_FILE = "table.tex"
 CSV_FILE = "results.csv"
 FIGURES = "figures"
 CONFIRM = "confirm"  # the table in a search's directory that trains its best trials again
+REPLACED = "replaced"  # the runs of a table that were trained anew since, as they were
 STUDY_FILE = "study.log"  # Optuna's journal of the trials, which optuna-dashboard reads
-_FOLDERS = (FIGURES, "wandb")
+_FOLDERS = (FIGURES, REPLACED, "wandb")
 SHOWN = 200  # letters of a wrong name
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -38,3 +40,14 @@ def check_name(kind: str, name: str) -> None:
             f"{kind} name {name[:SHOWN]!r} may have only letters, digits, '.', '_' and '-', 100 "
             f"in all; it may not be {' or '.join(_FOLDERS)}, nor end like a file, such as in .txt"
         )
+
+
+def replaced_name(name: str, taken: Iterable[str]) -> str:
+    """The name of a run that is trained anew: ``replaced/base/seed-1.2`` if ``…seed-1.1`` is
+    ``taken``.
+    """
+    names = {*taken}
+    count = 1
+    while f"{REPLACED}/{name}.{count}" in names:
+        count += 1
+    return f"{REPLACED}/{name}.{count}"

@@ -11,30 +11,37 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from ablations.collect import add_runs
-from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, SEARCH_FILE, check_free
+from ablations.files import CONFIRM, LAYERS_FILE, PLAN_FILE, REPLACED, SEARCH_FILE, check_free
 from ablations.search.search import claim_search, load_search
 from ablations.search.trials import Trial, make_trial, ranked
 from ablations.tables.changes import Value, columns
 from ablations.tables.measurements import load_measurements
-from ablations.tables.plan import LOCK_FILE, Plan, claim_plan, load_plan
+from ablations.tables.plan import (
+    Plan,
+    claim_plan,
+    load_plan,
+    settle_plan,
+    with_current_sources,
+)
 from ablations.tables.table import Cell
 from ablations.tables.table1 import TITLE
 from experiments.records.checksums import copied_files
 from experiments.records.collection import Collection
 from experiments.records.line import RUNS_FILE
 from experiments.records.outputs import COLUMNS
-from experiments.records.ownership import check_same_configuration
+from experiments.records.ownership import changed_settings
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
 from experiments.records.run import Run, attempt_number, locate, read_run
-from transformer.config import Config
+from transformer.config import Config, override
 from transformer.errors import InputError
-from transformer.files import copy_plain, locked, make_directory, making, within
+from transformer.files import copy_plain, make_directory, making, within
 
 # A value for each column, such as a row of a DataFrame.
 Record = dict[str, Value]
@@ -89,7 +96,7 @@ class Folder(ABC):
         runs: list[Run] = []
         for name in self.names:
             run = ended.get(name) or self._read(name, has_folder=name in begun)
-            if name not in ended and run.has_ended:
+            if name not in ended and run.has_ended and run.state != RunState.STALE:
                 ended[name] = run
             runs.append(run)
         return runs
@@ -113,12 +120,13 @@ class Folder(ABC):
         try:
             self._check(run)
         except InputError as error:
-            return replace(run, result=None, pruned=None, problem=str(error))
+            state = RunState.DONE if run.state == RunState.STALE else run.state
+            return replace(run, state=state, result=None, pruned=None, problem=str(error))
         return run
 
     def _check(self, run: Run) -> None:
         """Check that the files of a finished run are unchanged, and what the plan asks for."""
-        if run.result is not None:
+        if run.result is not None or run.state == RunState.STALE:
             run.check()
 
     @property
@@ -136,25 +144,14 @@ class Folder(ABC):
         """
         return add_runs(into, self._share(into))
 
-    def copy(self, into: Path) -> list[str]:
-        """Copy the runs that ended to the folder ``into``, each to a folder of its own without
-        checkpoints, so that a command can continue there; the names of those that were not begun
-        there.
-        """
-        runs = self._share(into)
-        with locked(into / LOCK_FILE):  # shards copy the same runs
-            missing = [name for name in runs if not locate(within(into, name)).exists()]
-            for name in missing:
-                copy_run(runs[name], into / name)
-        return missing
-
     @abstractmethod
     def _share(self, into: Path) -> dict[str, Run]:
         """Write the plan into another folder, or add to that there; the runs that ended and that
         are not begun there, by their names below it.
         """
 
-    def _without_begun(self, runs: Mapping[str, Run]) -> dict[str, Run]:
+    def without_begun(self, runs: Mapping[str, Run]) -> dict[str, Run]:
+        """The ``runs``, by their names here, that are not begun here."""
         begun = self._begun() | self.collection.lines.keys()
         return {name: run for name, run in runs.items() if name not in begun}
 
@@ -204,24 +201,60 @@ class Folder(ABC):
 
 
 class TableFolder(Folder):
-    """The rows of a table with their seeds."""
+    """The rows of a table with their seeds.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.plan = path, load_plan(path)
+    Args:
+        plan: in place of the one in the folder
+
+    The classes of rows are taken as they are now, where their source is known here.
+    """
+
+    def __init__(self, path: Path, plan: Plan | None = None) -> None:
+        self.path, self.plan = path, with_current_sources(plan or load_plan(path))
         self.cells: Mapping[str, Cell] = {str(cell): cell for cell in self.plan.cells}
         self.names = tuple(self.cells)
         self.title = f"{self.plan.table} at scale {self.plan.scale}"
         self.labels = {"table": self.plan.table, "scale": self.plan.scale}
         self.configs = self.plan.configs
 
+    def only(self, rows: Set[str]) -> TableFolder:
+        """The same with no other rows than these."""
+        kept = tuple(row for row in self.plan.rows if row.name in rows)
+        return TableFolder(self.path, replace(self.plan, rows=kept))
+
+    def config(self, name: str) -> Config:
+        """The configuration of a run, by its name, as it is planned now."""
+        cell = self.cells[name]
+        return override(self.configs[cell.row], seed=cell.seed)
+
+    def _read(self, name: str, *, has_folder: bool) -> Run:
+        """A run that ended is stale if it is not as planned now; one that did not end, and has no
+        process, waits, as it is begun anew.
+        """
+        run = super()._read(name, has_folder=has_folder)
+        if run.state in (RunState.WAITING, RunState.RUNNING):
+            return run
+        changes = self._changes(run)
+        if not changes:
+            return run
+        if run.result is None or not run.is_published:
+            return Run(name=name, directory=run.directory)
+        return replace(run, state=RunState.STALE, result=None, problem="; ".join(changes))
+
+    def _changes(self, run: Run) -> list[str]:
+        """How the settings of a run differ from those planned now."""
+        with suppress(InputError):  # a damaged file is named elsewhere
+            if run.experiment is not None:
+                return changed_settings(run.experiment.config, self.config(run.name))
+        return []
+
     def _check(self, run: Run) -> None:
         super()._check(run)
         if (found := run.result) is None:
             return
-        experiment = self.plan.experiment(self.cells[run.name])
-        if run.experiment is not None:
-            check_same_configuration(run.directory, run.experiment, experiment)
-        if (found.experiment, found.seed) != (experiment.name, run.seed):
+        # A copy, or a run of a row that was renamed, keeps the name that it was trained under.
+        own = run.experiment or self.plan.experiment(self.cells[run.name])
+        if (found.experiment, found.seed) != (own.name, run.seed):
             path = run.directory / RESULT_FILE
             raise InputError(f"{path} is of {found.experiment}, seed {found.seed}")
 
@@ -230,22 +263,30 @@ class TableFolder(Folder):
         published = [run for run in self.runs() if run.is_published]
         for run in published:
             if run.problem:
-                warnings.warn(f"left out: {run.problem}", stacklevel=3)
+                is_stale = run.state == RunState.STALE
+                why = f"{run.name} is stale ({run.problem})" if is_stale else run.problem
+                warnings.warn(f"left out: {why}", stacklevel=3)
         finished = {run.name: run for run in published if run.result is not None}
         plan = _with_seeds(self.plan, {self.cells[name] for name in finished})
         if (into / PLAN_FILE).exists():  # which may have more rows
             ours = {row.name: row for row in plan.rows}
             there = {row.name: row for row in load_plan(into).rows}
             plan = replace(plan, rows=tuple((there | ours).values()))
+            _refuse_stale(into, settle_plan(into, plan), finished.keys())
         claim_plan(into, plan)
-        return TableFolder(into)._without_begun(finished)
+        there = TableFolder(into)
+        stale = {run.name for run in there.look() if run.state == RunState.STALE}
+        new = there.without_begun(finished)
+        return new | {name: finished[name] for name in stale & finished.keys()}
 
     @property
     def unplanned(self) -> list[str]:
         """The finished runs in the folder that the plan does not list."""
         found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
         names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
-        return [name for name in (*names, *self.collection.lines) if name not in self.cells]
+        planned = {str(cell) for cell in load_plan(self.path).cells}
+        others = [name for name in (*names, *self.collection.lines) if name not in planned]
+        return [name for name in others if not name.startswith(f"{REPLACED}/")]
 
     @property
     def finished_at(self) -> float:
@@ -263,6 +304,17 @@ class TableFolder(Folder):
         """The settings of each row that the table shows."""
         shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
         return {row: {name: each[name] for name in shown} for row, each in found.items()}
+
+
+def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:
+    """Check that by this plan no run in the folder becomes stale that none of ours replaces."""
+    before = {run.name for run in TableFolder(into).look() if run.state == RunState.STALE}
+    for run in TableFolder(into, plan).look():
+        if run.state == RunState.STALE and run.name not in before | ours:
+            raise InputError(
+                f"{run.directory} has other settings ({run.problem}), and no run replaces it: "
+                "choose another directory"
+            )
 
 
 def _with_seeds(plan: Plan, cells: Set[Cell]) -> Plan:
@@ -325,7 +377,7 @@ class SearchFolder(Folder):
         runs = {trial.name: self.read(trial.name) for trial in ranked(trials)}
         # One that is just being ended still has the name of its attempt.
         ended = {name: run for name, run in runs.items() if run.is_published}
-        found = SearchFolder(into)._without_begun(ended)
+        found = SearchFolder(into).without_begun(ended)
         if (again := self.confirmation) is not None:
             confirming = again._share(into / CONFIRM)
             found |= {f"{CONFIRM}/{name}": run for name, run in confirming.items()}

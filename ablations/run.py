@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from ablations.files import CONFIRM, PLAN_FILE, SEARCH_FILE, check_free
+from ablations.files import CONFIRM, PLAN_FILE, REPLACED, SEARCH_FILE, check_free
 from ablations.folder import SearchFolder, TableFolder
 from ablations.report.layout import print_page
 from ablations.report.report import write_report
@@ -19,6 +19,7 @@ from ablations.runs.attempts import clear_failures
 from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import lock_runs
 from ablations.runs.options import Options
+from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
 from ablations.runs.search_cells import SearchCells, check_feasible
 from ablations.runs.study import Cells
 from ablations.runs.supervise import LocalExecutor
@@ -28,45 +29,66 @@ from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
-from ablations.tables.find import Wanted, find_scale, load_table
-from ablations.tables.plan import claim_plan, load_plan, settle_plan
-from ablations.tables.warn import warnings_of
+from ablations.tables.find import Wanted, find_scale, load_table, select_rows
+from ablations.tables.plan import claim_plan, load_plan, settle_plan, share_arithmetic
+from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
 from transformer.config import Config, override
 from transformer.errors import InputError, require
 from transformer.files import within
+from transformer.formats import counted
 
 
-def run_table(table: str, wanted: Wanted, earlier: Path | None, options: Options) -> int:
+def run_table(
+    table: str, wanted: Wanted, earlier: Path | None, again: str | None, options: Options
+) -> int:
     """Train what the table lacks and report it; the exit code.
 
     Args:
         earlier: the directory whose finished runs to take
+        again: rows whose stale runs are trained anew, such as ``base,A-h1``
     """
-    plan, root = wanted.plan(load_table(table))
+    declared = load_table(table)
+    plan, root = wanted.plan(declared)
     plan = replace(plan, base=_with_compile(plan.base, options))
+    rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     names = {str(cell) for cell in plan.cells}
     check_free(root, PLAN_FILE)
-    settled = settle_plan(earlier or root, plan, options.precision, options.threads)
+    settled, runs = settle_plan(root, plan, options.precision, options.threads), None
+    if earlier is not None:
+        given = load_plan(earlier).base
+        base = share_arithmetic(plan.base, given, options.precision, options.threads)
+        plan = replace(plan, base=base)
+        settled = settle_plan(root, plan)
+        runs = Earlier(earlier, settled)
+        plan = runs.add_seeds(plan)
     # These may refuse it, before a directory is made.
     executor = _executor(options, settled.base)
-    if earlier is not None:
-        load_plan(earlier)
     with lock_runs(root, options.shard):
-        if earlier is not None:
-            print(f"{len(TableFolder(earlier).copy(root))} finished runs taken from {earlier}")
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
+        _reuse(root, rows, runs)
         cells = TableCells(root)
         ended = [run for run in cells.folder.look() if run.has_ended]
         for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
             print(f"warning: {text}")
-        in_order = [name for name in cells.names if name in names]
+        in_order = [name for name in cells.names if name in names or name.split("/")[0] in rows]
         code = _carry_out(cells, in_order, executor, options, _report_table)
     if options.log == "wandb" and len(cells.folder.left) != len(cells.names) - len(ended):
         track_table_run(root)
     return code
+
+
+def _reuse(root: Path, again: Sequence[str], earlier: Earlier | None) -> None:
+    """Take the runs that are there already, and set aside those that are trained ``again``."""
+    if renamed := take_renamed(root):
+        print(f"{counted(renamed, 'run')} taken from rows that have been renamed")
+    if earlier is not None:
+        print(f"{counted(len(earlier.copy(root)), 'finished run')} taken from {earlier.path}")
+    if again:
+        aside = set_aside_stale(root, again)
+        print(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained anew")
 
 
 def run_search(
@@ -151,6 +173,8 @@ def _carry_out(
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
+    for text in stale_rows(runs.values()):
+        say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
     done = f"{len(names) - len(left)} of {len(names)} done before"
     say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")

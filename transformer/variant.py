@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from transformer.config import ModelConfig
-from transformer.errors import InputError
+from transformer.errors import BlockedError, InputError
 from transformer.files import expand_user
 from transformer.python_files import load_file
 from transformer.sources import definitions, is_installed
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 # The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
+# By name: a process keeps the class that it began with, though its file may be edited meanwhile.
+_LOADED: dict[str, type[Transformer]] = {}
+# By file and class: the digest, and the content of each file that it was made of.
+_DIGESTS: dict[tuple[Path, str], tuple[str, dict[Path, bytes]]] = {}
 # Of the training, beside Lightning's own: a variant that has them would expect them to be called.
 _OF_TRAINING = ("learning_rate", "learning_rate_after", "loss", "schedule", "training_loss")
 
@@ -73,17 +77,38 @@ def build(config: ModelConfig) -> Transformer:
 
 
 def load(name: str) -> type[Transformer]:
-    """The class of the variant called ``name``."""
+    """The class of the variant called ``name``.
+
+    Raises:
+        BlockedError: if its file is missing, or is not the one that the name was made of.
+    """
+    if name not in _LOADED:
+        _check_source(name)
+        variant = _import(name)
+        _check_source(name)  # it may have been edited while it was imported
+        _LOADED[name] = variant
+    return _LOADED[name]
+
+
+def _check_source(name: str) -> None:
+    """Check that the source of a variant is what it was."""
+    module, kind, digest = _parts(name)
+    try:
+        source, now = _source(module), source_digest(module, kind)
+    except InputError as error:  # such as a file that is being edited
+        raise BlockedError(str(error)) from error
+    if now != digest:
+        raise BlockedError(
+            f"{kind} in {source} is not the {kind} of this model (digest {now}, not {digest}): "
+            "restore its source, which the run's source.json has, or train again"
+        )
+
+
+def _import(name: str) -> type[Transformer]:
     from transformer.model.encoder_decoder import Transformer
 
-    path, _, digest = name.partition("@")
-    module, _, kind = path.rpartition(":")
+    module, kind, _ = _parts(name)
     source = _source(module)
-    if (found := source_digest(module, kind)) != digest:
-        raise InputError(
-            f"{kind} in {source} is not the {kind} of this model (digest {found}, not {digest}): "
-            "restore its source, or train again in another directory"
-        )
     try:
         is_file = module in _trusted()
         code = load_file(source, "variant") if is_file else importlib.import_module(module)
@@ -94,6 +119,13 @@ def load(name: str) -> type[Transformer]:
         raise InputError(f"{kind} in {source} is no subclass of transformer.Transformer")
     _refuse_unused_methods(variant, source)
     return variant
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """The module, the class and the digest of a variant's name."""
+    path, _, digest = name.partition("@")
+    module, _, kind = path.rpartition(":")
+    return module, kind, digest
 
 
 def _refuse_unused_methods(variant: type[Transformer], source: Path) -> None:
@@ -147,18 +179,17 @@ def variant_name(variant: type[Transformer] | str) -> str:
     return f"{module}:{kind}@{source_digest(module, kind)}"
 
 
-def has_changed(name: str) -> bool:
-    """Whether the source of a variant is known here and is not what it was."""
-    module, _, kind = name.partition("@")[0].rpartition(":")
-    try:
-        return source_digest(module, kind) != name.partition("@")[2]
-    except InputError:
-        return False
+def current_name(name: str) -> str:
+    """The name with the digest of the source as it is now; as it was if the source is not here."""
+    module, kind, _ = _parts(name)
+    with suppress(InputError):
+        return f"{module}:{kind}@{source_digest(module, kind)}"
+    return name
 
 
 def class_name(name: str) -> str:
     """The class alone of a variant's name."""
-    return name.partition("@")[0].rpartition(":")[2]
+    return _parts(name)[1]
 
 
 def trust(*paths: Path) -> None:
@@ -189,7 +220,7 @@ def _source(module: str) -> Path:
 
 def source_files(name: str) -> dict[str, str]:
     """The text of each file, by its name, that defines a variant; none for one of ours."""
-    module, _, kind = name.partition("@")[0].rpartition(":")
+    module, kind, _ = _parts(name)
     if module.partition(".")[0] == __package__:
         return {}
     file = _source(module)
@@ -203,5 +234,14 @@ def source_files(name: str) -> dict[str, str]:
 
 def source_digest(module: str, kind: str) -> str:
     """A hash of all that defines a class, see :mod:`transformer.sources`."""
-    needed, _ = definitions(module, kind, _source(module))
-    return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+    file = _source(module)
+    digest, contents = _DIGESTS.get((file, kind), ("", {}))
+    if not contents or {path: _content(path) for path in contents} != contents:
+        needed, files = definitions(module, kind, file)
+        digest = hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+        _DIGESTS[file, kind] = digest, {path: _content(path) for path in files}
+    return digest
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ablations.costs.speed import (
     Speed,
     nominal_speed,
-    read_finished,
+    open_planned,
     speed_of_runs,
     until_the_last,
 )
+from ablations.folder import TableFolder
 from ablations.runs.options import Places, count_cores
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
-from ablations.tables.warn import warnings_of
+from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.run import Run
 from transformer.config import Config
 from transformer.errors import InputError
@@ -82,9 +82,11 @@ def plan_table(
     declared = load_table(table)
     plan, root = wanted.plan(declared)
     seeds = parse_seeds(wanted.seeds)
-    finished = read_finished(plan, root)
+    folder = open_planned(plan, root)
+    runs = [] if folder is None else folder.look()
+    finished = [run for run in runs if run.has_ended and run.result]
     configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
-    speed = _find_speed(device, finished, root, configs)
+    speed = _find_speed(device, finished, folder, configs)
     if device is None and devices is None:
         here = places.here(plan.base.training.threads)
         gpus = {gpu for place in here for gpu in place.devices}
@@ -97,10 +99,10 @@ def plan_table(
     sharing = max(1.0, at_once * ranks / count)
     # The times of finished runs have what they shared a device with.
     used = ranks if speed.as_ran else ranks / sharing
-    done = {run.name for run in finished}
+    ended = {run.name for run in runs if run.has_ended}
     rows: list[RowCost] = []
     for name, config in configs.items():
-        missing = [seed for seed in seeds if str(Cell(name, seed)) not in done]
+        missing = [seed for seed in seeds if str(Cell(name, seed)) not in ended]
         rows.append(_cost_of_row(name, config, speed, used, left=len(missing)))
     each = [row.seconds for row in rows] * len(seeds)
     left = [row.seconds for row in rows for _ in range(row.left)]
@@ -109,7 +111,7 @@ def plan_table(
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
         settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
-        warnings=tuple(warnings_of(plan, speed.devices)),
+        warnings=(*warnings_of(plan, speed.devices), *stale_rows(runs)),
         seeds=seeds,
         device=speed.device,
         devices=count,
@@ -139,13 +141,16 @@ def _cost_of_row(name: str, config: Config, speed: Speed, devices: float, left: 
 
 
 def _find_speed(
-    device: str | None, finished: Sequence[Run], root: Path, configs: Mapping[str, Config]
+    device: str | None,
+    finished: Sequence[Run],
+    folder: TableFolder | None,
+    configs: Mapping[str, Config],
 ) -> Speed:
     """The speed of the GPU if one is named, else of finished runs, else as measured here."""
     if device is not None:
         return nominal_speed(device, configs)
-    if finished:
-        return speed_of_runs(finished, root)
+    if folder is not None and finished:
+        return speed_of_runs(finished, folder)
     from ablations.costs.measure import measured_speed  # which imports torch
 
     return measured_speed(configs)

@@ -10,7 +10,7 @@ from statistics import fmean, linear_regression
 
 from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
-from ablations.tables.plan import Plan, settle_plan
+from ablations.tables.plan import Plan, load_plan, settle_plan
 from experiments.devices import nominal_peak
 from experiments.records.run import Run
 from transformer.config import Config, ModelConfig
@@ -140,22 +140,20 @@ def _step_on_h200(config: Config) -> float:
     return line.intercept * tokens + line.slope * step_flops(config)
 
 
-def read_finished(plan: Plan, root: Path) -> list[Run]:
-    """The finished runs in a table's directory, which need not exist."""
+def open_planned(plan: Plan, root: Path) -> TableFolder | None:
+    """The runs in a table's directory by the ``plan`` of now; None if there is no directory."""
     if not (root / PLAN_FILE).exists():
-        return []
-    folder = TableFolder(root)
-    shared = folder.plan.base.training
-    settle_plan(root, plan, shared.precision, shared.threads)  # which refuses another table
-    return [run for run in folder.look() if run.has_ended and run.result]
+        return None
+    shared = load_plan(root).base.training
+    return TableFolder(root, settle_plan(root, plan, shared.precision, shared.threads))
 
 
-def speed_of_runs(finished: Sequence[Run], root: Path) -> Speed:
+def speed_of_runs(finished: Sequence[Run], folder: TableFolder) -> Speed:
     """The speed of finished runs in a table's directory, by the mean of each row as in status.
 
     Copied runs, which have no attempt, count only if there are no others.
     """
-    configs = TableFolder(root).configs
+    configs = folder.configs
     seconds: dict[str, list[float]] = {}
     memory: dict[str, int] = {}
     devices: list[str] = []
@@ -169,7 +167,7 @@ def speed_of_runs(finished: Sequence[Run], root: Path) -> Speed:
             memory[run.row] = max(peak, memory.get(run.row, 0))
     return Speed(
         device=devices[-1],
-        basis=f"{counted(len(here), 'finished run')} in {root}",
+        basis=f"{counted(len(here), 'finished run')} in {folder.path}",
         known=[Timing(configs[row], fmean(of_row)) for row, of_row in seconds.items()],
         as_ran=True,
         memory=memory,

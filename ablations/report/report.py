@@ -17,7 +17,7 @@ from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import problems, results_grid
 from ablations.report.seeds import seeds_grid, verdicts
-from ablations.tables.warn import warnings_of
+from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.progress import printable
 
 
@@ -37,6 +37,8 @@ def write_report(folder: TableFolder) -> str:
         order = order_of_rows(table)
         if table.base and table.base.results:
             ratios = regime(plan.base, table.base.results[0])
+    warnings = list(warnings_of(plan, [result.device for result in table.results]))
+    warnings += stale_rows(run for row in table.rows for run in row.runs)
     values = {
         "title": plan.title,
         "headline": f"Table {plan.table} at scale {plan.scale} on {corpus.name} "
@@ -46,7 +48,7 @@ def write_report(folder: TableFolder) -> str:
         "order_of_rows": order,
         "regime": regime_grid(ratios),
         "warning": regime_warning(ratios),
-        "warnings": list(warnings_of(plan, [result.device for result in table.results])),
+        "warnings": warnings,
         "problems": unfinished,
         "seeds": seeds_grid(table),
         "verdicts": list(verdicts(table)),

@@ -12,6 +12,7 @@ from ablations.report.grid import Column, Grid
 from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.statistics import Estimate
 from ablations.tables.changes import COLUMNS, Value
+from ablations.tables.plan import load_plan
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path
 from experiments.records.progress import FINAL, RunState
@@ -19,7 +20,7 @@ from experiments.records.result import MEASURES, RESULT_FILE, Measure
 from experiments.records.run import LOG_FILE, Run
 from transformer import formats
 from transformer.errors import InputError
-from transformer.variant import class_name, has_changed
+from transformer.variant import class_name
 
 NOISE = "~"  # marks a difference that is within noise
 _LOG_LINES = 15
@@ -150,14 +151,13 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
 
 
 def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
-    """Each run without a result and why, each variant that has changed, each run left out."""
+    """Each run without a result and why, and each run left out."""
     for row in table.rows:
         for run in row.unfinished:
             yield f"{row.name}, seed {run.seed}: {_describe_state(run)}"
-        variant = row.settings["model"]
-        if isinstance(variant, str) and has_changed(variant):
-            kind = class_name(variant)
-            yield f"{row.name}: the source of {kind} has changed since the row was planned"
+    for row in load_plan(folder.path).rows:
+        if row.name not in [each.name for each in folder.plan.rows]:
+            yield f"{row.name}: left out of this report by --rows or --without"
     for name in folder.unplanned:
         yield f"{name}: left out, as {PLAN_FILE} does not list it"
 
@@ -176,7 +176,7 @@ def _state_of(run: Run) -> tuple[str, str]:
     """How far a run without a result is, in few words, and why it failed or is left out."""
     progress = run.progress
     if run.problem:
-        return "left out", run.problem
+        return "stale" if run.state == RunState.STALE else "left out", run.problem
     if progress is None:
         return "missing", ""
     if progress.stage in (RunState.TRAIN, RunState.STOPPED):

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
+from ablations.files import REPLACED, replaced_name
 from experiments.records.attempt import ATTEMPT_FILE, Attempt, Failure, read_attempt, write_attempt
-from experiments.records.experiment import CONFIG_FILE
+from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
+from experiments.records.ownership import changed_settings
 from experiments.records.processes import is_running, own_name
 from experiments.records.progress import (
     FINAL,
@@ -30,7 +32,7 @@ from experiments.records.result import PRUNED_FILE, RESULT_FILE
 from experiments.records.run import Pruned, attempt_number, locate, read_run
 from transformer.config import to_dict
 from transformer.errors import InputError
-from transformer.files import read_json, rename, write_json
+from transformer.files import read_json, rename, within, write_json
 
 _MOST_KILLS = 10
 
@@ -80,6 +82,38 @@ def take_over(stem: Path) -> Path | None:
             lock.unlink(missing_ok=True)
     except (FileNotFoundError, FileExistsError, NotADirectoryError):
         return None
+    return target
+
+
+def next_replaced(root: Path, name: str, lines: Iterable[str] = ()) -> str:
+    """The name below ``root`` for a run that is trained anew.
+
+    Args:
+        lines: the names in a collection, of which some may be those of such runs
+    """
+    folder = root / REPLACED / Path(name).parent
+    there = [f"{REPLACED}/{Path(name).parent}/{path.name}" for path in folder.glob("*")]
+    return replaced_name(name, (*there, *lines))
+
+
+def has_other_settings(directory: Path, experiment: Experiment) -> bool:
+    """Whether an attempt was begun with other settings than those of ``experiment``."""
+    if not (directory / CONFIG_FILE).exists():
+        return False
+    return bool(changed_settings(load_experiment(directory).config, experiment.config))
+
+
+def start_anew(root: Path, name: str, directory: Path) -> Path:
+    """Move an attempt with other settings aside, and begin the next one without its files.
+
+    The next one is made first, so that no two attempts ever have one name.
+    """
+    number = attempt_number(directory) + 1
+    target = directory.with_name(f"{Path(name).name}.attempt-{number}")
+    target.mkdir()
+    aside = within(root, next_replaced(root, name))
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    rename(directory, aside)
     return target
 
 

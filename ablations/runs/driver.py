@@ -15,6 +15,7 @@ from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
 from ablations.runs.supervise import AttemptEnd, Wish
+from experiments.records.experiment import Experiment
 from experiments.records.progress import GRACE_SECONDS, RunState, stop_signals
 from experiments.records.run import attempt_number
 from transformer.errors import InputError
@@ -79,6 +80,7 @@ class Driver:
         self._note, self._show = note, show
         self._waiting = deque(names)
         self._running: dict[str, Place] = {}
+        self._begun: dict[str, Experiment] = {}
         self._pruned: set[str] = set()
         self._prune_at = 0.0
         self._kill_at: float | None = None  # None unless the driver is ending
@@ -195,7 +197,7 @@ class Driver:
             log=self._options.log,
             may_diverge=self._cells.prunes,
         )
-        self._running[name] = place
+        self._running[name], self._begun[name] = place, experiment
         self._executor.start(job, place)
 
     def _end(self, name: str, end: AttemptEnd) -> None:
@@ -204,6 +206,8 @@ class Driver:
         self._note(f"{name}: {end.text}")
         if end.ended is not None:
             self._study.end(name, end.ended)
+        elif end.state == RunState.BLOCKED and self._was_edited(name):
+            self._waiting.appendleft(name)
         elif end.state == RunState.GIVEN_UP:
             self._give_up(name)
         elif end.state in (RunState.REFUSED, RunState.BLOCKED):
@@ -217,6 +221,10 @@ class Driver:
             self._in_vain[name] += 1
             self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
             self._waiting.append(name)
+
+    def _was_edited(self, name: str) -> bool:
+        """Whether the class of a run was edited between its start and the import."""
+        return self._study.begin(name) != self._begun[name]
 
     def _give_up(self, name: str) -> None:
         self._study.end(name, None)

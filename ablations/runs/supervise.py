@@ -202,6 +202,9 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
     try:
         broken = attempts.set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
+        if attempts.has_other_settings(directory, job.experiment):
+            directory = attempts.start_anew(job.root, job.name, directory)
+            notes.append("begun anew, as its settings or its class have changed")
         record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
         share_data(directory, _others(job, directory))

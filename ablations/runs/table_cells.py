@@ -11,6 +11,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.folder import TableFolder
+from ablations.tables.plan import refresh_plan, with_current_sources
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
@@ -58,7 +59,15 @@ class TableCells:
 
     def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
         del trial
+        self._take_edits()
         return self.plan.experiment(self._cells[name])
+
+    def _take_edits(self) -> None:
+        """Take over the sources of rows' classes, which a user may edit while the table trains."""
+        plan = with_current_sources(self.plan)
+        if plan != self.plan:
+            self.plan, self.folder = plan, TableFolder(self.root, plan)
+            refresh_plan(self.root)
 
     def to_trial(self, run: Run) -> FrozenTrial | None:
         found = [getattr(run.result, measure.name, None) for measure in self._measures]

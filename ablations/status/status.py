@@ -16,7 +16,7 @@ from experiments.records.progress import Progress, RunState
 from experiments.records.run import Run
 from transformer.config import Config, to_dict
 
-ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP)
+ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP, RunState.STALE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

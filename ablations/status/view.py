@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablations.status.status import ENDED, DirectoryReader, Status
+from ablations.tables.warn import stale_rows
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from experiments.records.run import Run
@@ -29,6 +30,7 @@ _MARKS = {
     RunState.FAILED: "bad",
     RunState.GIVEN_UP: "bad",
     RunState.STOPPED: "warn",
+    RunState.STALE: "warn",
     RunState.WAITING: "",
     RunState.PRUNED: "",
     RunState.DONE: "done",
@@ -131,7 +133,8 @@ def block(status: Status, height: int | None = None) -> RenderableType:
     parts: list[RenderableType] = [Text(_headline(status)), table]
     if len(runs) > room:
         parts.append(Text(f"… and {len(runs) - room} more", style="dim"))
-    return Group(*parts, *failures)
+    stale = [Text(f"warning: {text}") for text in stale_rows(status.runs)]
+    return Group(*parts, *stale, *failures)
 
 
 def _failures(status: Status) -> list[Text]:

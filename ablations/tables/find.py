@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -99,14 +99,19 @@ def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
     """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None."""
     if text is None:
         return table.run_rows
+    names = parse_rows(text, [row.name for row in table.run_rows])
+    return tuple(row for row in table.rows if row.name in names)
+
+
+def parse_rows(text: str, known: Sequence[str]) -> list[str]:
+    """The names of rows in a text such as ``base,A-h1``."""
     names = [name.strip() for name in text.split(",")]
-    known = [row.name for row in table.run_rows]
     for name in names:
         if name not in known:
             raise unknown_name("row", name, known)
         if names.count(name) > 1:
             raise InputError(f"row {name!r} is given twice")
-    return tuple(row for row in table.rows if row.name in names)
+    return names
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

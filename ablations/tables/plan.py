@@ -6,7 +6,7 @@ may have changed since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from transformer.config import Config, Precision, differences, from_dict, overri
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
 from transformer.files import locked, make_directory, read_json, write_json
+from transformer.variant import current_name
 
 LOCK_FILE = ".plan.lock"
 
@@ -234,22 +235,35 @@ def check_same(
 def settle_plan(
     directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
 ) -> Plan:
-    """``plan`` with the precision, the threads and the seeds of earlier runs in ``directory``."""
+    """``plan`` with the precision, the threads and the seeds of earlier runs in ``directory``.
+
+    Rows may have changed since: runs that are not as planned now are stale.
+
+    Raises:
+        InputError: if these are runs of another table or scale, or round otherwise.
+    """
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
     plan = replace(plan, base=share_arithmetic(plan.base, found and found.base, precision, threads))
     if found is None:
         return plan
-    taken = [row.name for row in found.rows if row.seeds]  # others may have changed
-    check_same("table", directory, _identity(found, taken), _identity(plan, taken))
+    check_same("table", directory, _identity(found), _identity(plan))
     seeds = {row.name: row.seeds for row in found.rows}
-    rows = (replace(x, seeds=tuple(sorted({*x.seeds, *seeds.get(x.name, ())}))) for x in plan.rows)
+    return add_seeds(plan, seeds)
+
+
+def add_seeds(plan: Plan, seeds: Mapping[str, Iterable[int]]) -> Plan:
+    """``plan`` with these seeds too, by row."""
+    rows: list[PlannedRow] = []
+    for row in plan.rows:
+        more = () if row.published else seeds.get(row.name, ())
+        rows.append(replace(row, seeds=tuple(sorted({*row.seeds, *more}))))
     return replace(plan, rows=tuple(rows))
 
 
 def claim_plan(
     directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
 ) -> Plan:
-    """Write ``plan`` to ``directory``, or add its rows and seeds to the plan there."""
+    """Write ``plan`` to ``directory``, with the seeds of the plan there."""
     make_directory(directory)
     with locked(directory / LOCK_FILE):
         plan = settle_plan(directory, plan, precision, threads)
@@ -257,16 +271,34 @@ def claim_plan(
     return plan
 
 
-def _identity(plan: Plan, taken: Sequence[str]) -> dict[str, Any]:
-    """The settings that must not change once the rows ``taken`` have seeds."""
-    base = columns(plan.base)
-    return {
-        "table": plan.table,
-        "scale": plan.scale,
-        "base": to_dict(plan.base.without_folders),
-        "rows": {
-            row.name: {name: x for name, x in row.scaled.items() if x != base[name]}
-            for row in plan.rows
-            if row.name in taken
-        },
-    }
+def refresh_plan(directory: Path) -> None:
+    """Write down the sources of the plan's classes as they are now, if they have changed."""
+    with locked(directory / LOCK_FILE):
+        found = load_plan(directory)
+        now = with_current_sources(found)
+        if now != found:
+            write_json(directory / PLAN_FILE, to_dict(now))
+
+
+def with_current_sources(plan: Plan) -> Plan:
+    """``plan`` with the sources of its classes as they are now, where they are known here."""
+    model = plan.base.model.model
+    if model is not None:
+        plan = replace(plan, base=override(plan.base, model=current_name(model)))
+    rows = [
+        replace(row, changes=_refreshed(row.changes), scaled=_refreshed(row.scaled))
+        for row in plan.rows
+    ]
+    return replace(plan, rows=tuple(rows))
+
+
+def _refreshed(settings: dict[str, Value]) -> dict[str, Value]:
+    model = settings.get("model")
+    return {**settings, "model": current_name(str(model))} if model else settings
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    """What all runs of a table share, and must not change."""
+    training = plan.base.training
+    arithmetic = {"precision": training.precision, "threads": training.threads}
+    return {"table": plan.table, "scale": plan.scale, **arithmetic}

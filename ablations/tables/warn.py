@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ablations.tables.plan import Plan
+from experiments.records.progress import RunState
+from experiments.records.run import Run
 from transformer.config import Config
 
 
@@ -26,6 +28,19 @@ def warnings_of(plan: Plan, devices: Iterable[str]) -> Iterator[str]:
         yield (
             f"rows that are trained alike at scale {plan.scale}: {'; '.join(alike)}: give them "
             "other values, or leave all but one out"
+        )
+
+
+def stale_rows(runs: Iterable[Run]) -> Iterator[str]:
+    """A line for each row with runs that ended with other settings, or with another class."""
+    changes: dict[str, dict[str, None]] = {}
+    for run in runs:
+        if run.state == RunState.STALE:
+            changes.setdefault(run.row, {})[run.problem] = None
+    for row, texts in changes.items():
+        yield (
+            f"row {row} has changed since it was trained ({'; '.join(texts)}), so its stale runs "
+            f"are left out: run … --again {row} trains them anew"
         )
 
 

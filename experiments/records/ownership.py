@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
-from transformer.config import differences, to_dict
+from transformer.config import Config, differences, override, to_dict
 from transformer.errors import BlockedError, InputError
 from transformer.files import locked, remove_unfinished, write_json
 
@@ -41,17 +42,42 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
 
 def check_same_configuration(directory: Path, found: Experiment, experiment: Experiment) -> None:
     """Check that the experiment ``found`` in ``directory`` has the configuration of another."""
-    before, now = (to_dict(each.config.without_folders) for each in (found, experiment))
-    changes = differences(before, now)
-    if found.config.data.corpus.name != experiment.config.data.corpus.name:
-        # Everything in another corpus differs; its name is enough to say so.
-        corpus = "data.corpus."
-        changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
-    if changes:
+    if changes := changed_settings(found.config, experiment.config):
         raise InputError(
             f"{directory} belongs to another configuration ({'; '.join(changes)}): "
             "choose another directory, or remove this one"
         )
+
+
+def identity(config: Config) -> Config:
+    """What two runs must share to be the same: all settings, and the source of the user's classes.
+
+    The folders that text lies in do not count, nor the names of files with classes.
+    """
+    found = config.without_folders
+    model = found.model.model
+    return found if model is None else override(found, model=f"file:{model.rpartition(':')[2]}")
+
+
+def changed_settings(before: Config, now: Config) -> list[str]:
+    """The settings in which two runs differ, each as ``model.dropout: 0.1 -> 0.2``."""
+    before, now = identity(before), identity(now)
+    if before == now:
+        return []
+    changes = differences(to_dict(before), to_dict(now))
+    if before.data.corpus.name != now.data.corpus.name:
+        # Everything in another corpus differs; its name is enough to say so.
+        corpus = "data.corpus."
+        changes = [x for x in changes if not x.startswith(corpus) or x.startswith(f"{corpus}name:")]
+    return [_of_source(x) for x in changes]
+
+
+def _of_source(change: str) -> str:
+    """A change of a class, in words if only its source is another."""
+    source = re.fullmatch(r"model\.model: 'file:(\w+)@(\w+)' -> 'file:(\w+)@(\w+)'", change)
+    if source is None or source[1] != source[3]:
+        return change.replace("'file:", "'")
+    return f"source of {source[1]}: {source[2]} -> {source[4]}"
 
 
 def is_first_rank() -> bool:

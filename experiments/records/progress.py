@@ -48,6 +48,7 @@ class RunState(StrEnum):
     FAILED = "failed"
     GIVEN_UP = "given up"  # after too many failures
     PRUNED = "pruned"  # by a search, before its last step
+    STALE = "stale"  # of a row whose settings, or whose class, changed since the run ended
 
 
 FINAL = (

@@ -70,10 +70,10 @@ class Run:
 
     ``name`` is its path below the folder of its table or search, ``base/seed-1`` or
     ``trial-0003``, and ``directory`` where its files are. ``state`` is ``running``, ``failed``,
-    ``given up``, ``stopped``, ``waiting``, ``done`` or ``pruned``. ``attempt`` is the newest one,
-    ``progress`` the last report of any, and ``silent_seconds`` have passed since, if that is too
-    long for a run in progress. It has a ``result`` once it is finished, or was ``pruned``;
-    ``problem`` says why it has neither although it has ended.
+    ``given up``, ``stopped``, ``waiting``, ``done``, ``pruned`` or ``stale``. ``attempt`` is the
+    newest one, ``progress`` the last report of any, and ``silent_seconds`` have passed since, if
+    that is too long for a run in progress. It has a ``result`` once it is finished, or was
+    ``pruned``; ``problem`` says why it has neither although it has ended, as a stale one.
 
     What is big or seldom asked for is read when it is, once, of where the run is by then; damage is
     an InputError there.
@@ -153,7 +153,11 @@ class Run:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether it is finished or pruned; a broken file that says so is named in a warning."""
+        """Whether it is finished, pruned or stale; a broken file that says so is named in a
+        warning.
+        """
+        if self.state == RunState.STALE:
+            return True
         if self.problem:
             text = f"left out, and done again by the next run: {self.problem}"
             warnings.warn(text, stacklevel=2)

@@ -25,6 +25,8 @@ from transformer.config import to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.files import write_json
 
+# A command line in this process: its exit code, and all that it prints.
+Call = Callable[[str], tuple[int, str]]
 _TEXT = ParallelText(source=TextFile(location="text.en"), target=TextFile(location="text.de"))
 CORPUS = Corpus(
     name="toy",

@@ -12,8 +12,9 @@ import pytest
 
 from ablations import collect
 from ablations.dashboard.page import Reader
-from ablations.folder import SearchFolder, TableFolder, open_folder
-from ablations.tables.plan import claim_plan
+from ablations.folder import SearchFolder, open_folder
+from ablations.runs.reuse import Earlier
+from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
 from experiments.records.collection import Collection
@@ -92,7 +93,8 @@ def test_nothing_is_lost_but_translations_of_averaged_checkpoints(
 def test_it_can_be_collected_and_continued_from(collected: Path, tmp_path: Path) -> None:
     open_folder(collected).collect(tmp_path / "again")
     assert contents_of_collection(tmp_path / "again") == contents_of_collection(collected)
-    assert TableFolder(collected).copy(tmp_path / "runs") == [str(BASE), str(NARROW)]
+    plan = claim_plan(tmp_path / "runs", load_plan(collected))
+    assert Earlier(collected, plan).copy(tmp_path / "runs") == [str(BASE), str(NARROW)]
     (problems,) = {problem for _, problem in open_folder(tmp_path / "runs").verify()}
     assert problems == ""
 

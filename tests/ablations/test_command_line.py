@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from ablations.cli import PROGRAM
 from ablations.files import check_name
 from ablations.runs.lock import WHOLE, Shard, lock_runs
 from ablations.tables.find import Wanted, load_table, parse_seeds
@@ -24,10 +23,10 @@ from experiments.records.collection import Collection
 from tests.ablations.samples import (
     SMALL_TABLE,
     TINY,
+    Call,
     hangs,
     prepare_stand_ins,
     small_plan,
-    start_stand_in,
     started,
     when,
 )
@@ -41,32 +40,6 @@ RUN = "run pair.py --scale tiny --rows base,narrow --workers 1 --directory out"
 BASE, NARROW = Cell("base", 1), Cell("narrow", 1)
 SEEDS = "but takes whole numbers and ranges such as 1-5,7, of at most 1,000 seeds"
 SHARDS = "but must be like 2/8, the second of eight"
-
-# A command line in this process: its exit code, and all that it prints.
-Call = Callable[[str], tuple[int, str]]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def call(arguments: str) -> tuple[int, str]:
-        code = PROGRAM.run(arguments.split())
-        return code, "".join(capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> Path:
-    """The directory of the small table in a working directory with its file; runs are stand-ins."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("ablations.runs.process.fork", start_stand_in)
-    monkeypatch.setattr("ablations.run.track_table_run", lambda root: None)
-    (tmp_path / "pair.py").write_text("from tests.ablations.samples import SMALL_TABLE as TABLE")
-    prepare_stand_ins(tmp_path / "out", {})
-    return tmp_path / "out"
 
 
 @pytest.mark.parametrize(
@@ -229,12 +202,12 @@ def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Cal
     assert "1 runs added to kept" in call("collect out --into kept")[1]
     prepare_stand_ins(out.with_name("more"), {})
     shown = call(f"{RUN.replace('out', 'more')} --from kept")[1]
-    assert "1 finished runs taken from kept" in shown
+    assert "1 finished run taken from kept" in shown
     assert started(out.with_name("more")) == ["narrow/seed-1"]
     assert load_plan(out.with_name("more")).base.training.threads == 3
     code, shown = call(f"{RUN.replace('out', 'less')} --from kept --threads 2")
     assert code == 2
-    assert "kept belongs to another table (base.training.threads: 3 -> 2)" in shown
+    assert "kept has no run of this table: base/seed-1 has other settings (training.thr" in shown
     assert not out.with_name("less").exists()
 
 

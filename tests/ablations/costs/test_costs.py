@@ -18,11 +18,12 @@ from ablations.costs.speed import Timing, nominal_speed, predict, until_the_last
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
 from ablations.tables.find import Wanted, load_table
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell
 from ablations.tables.table3 import BASE, TABLE
 from experiments.devices import nominal_peak
+from experiments.records.ownership import claim
 from experiments.records.progress import Progress, RunState
 from experiments.records.result import save_result
 from tests.ablations.samples import TINY, finish
@@ -133,14 +134,22 @@ def test_finished_runs_are_preferred_to_a_measurement(pair: Path) -> None:
     assert plan("pair.py", "tiny", rows="base,narrow").rows[0].seconds == pytest.approx(91.0)
 
 
-def test_what_cannot_be_planned(pair: Path) -> None:
-    with pytest.raises(InputError, match=r"belongs to another table .*scale: 'tiny' -> 'quick'"):
-        plan("pair.py", "quick", directory=pair)
+def test_runs_of_other_settings_are_named_and_not_left(pair: Path) -> None:
+    base = Cell("base", 1)
+    claim(base.directory(pair), load_plan(pair).experiment(base))
     other = "\nfrom dataclasses import replace\nfrom transformer.config import override\n"
     other += "TABLE = replace(TABLE, base=override(TABLE.base, adam_beta2=0.5))"
     Path("pair.py").write_text(Path("pair.py").read_text() + other)
-    with pytest.raises(InputError, match=r"another table \(base.training.adam_beta2: 0.98 -> 0.5"):
-        plan("pair.py", "tiny")
+    found = plan("pair.py", "tiny", device="H100")
+    assert found.warnings[-1].startswith(
+        "row base has changed since it was trained (training.adam_beta2: 0.98 -> 0.5), so"
+    )
+    assert {row.name: row.left for row in found.rows} == {"base": 0, "narrow": 1, "free": 1}
+
+
+def test_what_cannot_be_planned(pair: Path) -> None:
+    with pytest.raises(InputError, match=r"belongs to another table .*scale: 'tiny' -> 'quick'"):
+        plan("pair.py", "quick", directory=pair)
     with pytest.raises(InputError, match="-per-trial is 3, but --devices is 2: raise --devices"):
         plan(devices=2, devices_per_trial=3)
 

@@ -124,7 +124,7 @@ def test_invalid_results_are_left_out_with_the_reason(tmp_path: Path) -> None:
         (13, "0 steps"),
     ):
         assert reason in reasons[seed]
-    assert "  base, seed 7: left out (" in write_report(TableFolder(tmp_path))
+    assert "  base, seed 7: stale (" in write_report(TableFolder(tmp_path))
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
 
 

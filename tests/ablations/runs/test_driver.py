@@ -61,7 +61,6 @@ from tests.ablations.samples import (
 )
 from tests.ablations.search.samples import journal, leave, small_search
 from tests.ablations.search.samples import work_on as work_on_trials
-from tests.samples import new_run
 from transformer.config import to_dict
 from transformer.data.prepared import make_manifest
 from transformer.errors import InputError
@@ -325,8 +324,8 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"base cannot be made, as a file is in its place"):
         work_on(tmp_path, {})
     (tmp_path / "base").unlink()
-    new_run(BASE.directory(tmp_path), small_plan(seeds=[2]).experiment(Cell("base", 2)))
-    with pytest.raises(InputError, match=r"training\.seed: 2 -> 1"):
+    BASE.directory(tmp_path).mkdir(parents=True)
+    with pytest.raises(InputError, match=r"base/seed-1 has the name of a run and is none"):
         work_on(tmp_path, {})
 
 

@@ -14,11 +14,12 @@ import pytest
 
 from ablations.folder import TableFolder
 from ablations.report.numbers import compute_numbers
+from ablations.runs.reuse import Earlier
 from ablations.tables.find import TABLES, find_scale
 from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan, settle_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell, Table, row
-from ablations.tables.table3 import BASE, TABLE
+from ablations.tables.table3 import TABLE
 from experiments.records.checksums import read_checksums, record_checksums
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
@@ -52,9 +53,9 @@ def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision
     assert (chosen.base.training.precision, chosen.base.training.threads) == ("fp32", 3)
     claim_plan(tmp_path, chosen)
     assert claim_plan(tmp_path, any_precision).base == chosen.base
-    with pytest.raises(InputError, match=r"base\.training\.precision: 'fp32' -> 'bf16'"):
+    with pytest.raises(InputError, match=r"another table \(precision: 'fp32' -> 'bf16'\)"):
         settle_plan(tmp_path, any_precision, "bf16")
-    with pytest.raises(InputError, match=r"base\.training\.threads: 3 -> 2"):
+    with pytest.raises(InputError, match=r"another table \(threads: 3 -> 2\)"):
         settle_plan(tmp_path, any_precision, threads=2)
 
 
@@ -83,13 +84,10 @@ def test_rows_and_seeds_are_added_even_by_concurrent_processes(tmp_path: Path) -
     assert load_plan(tmp_path).rows[0].seeds == tuple(range(16))
 
 
-def test_another_table_scale_or_row_is_refused(tmp_path: Path) -> None:
+def test_another_table_or_scale_is_refused(tmp_path: Path) -> None:
     plan = claim_plan(tmp_path, small_plan())
-    hotter = replace(TINY, settings={**TINY.settings, "warmup_steps": 400})
-    changed = Table(name="pair", title="", base=BASE, rows=(row("base"), row("narrow", d_ff=256)))
     for table, scale, difference in (
-        (SMALL_TABLE, hotter, r"base\.training\.warmup_steps: 300 -> 400.*choose another"),
-        (changed, TINY, r"rows\.narrow\.d_ff: 128 -> 32"),
+        (SMALL_TABLE, replace(TINY, name="other"), r"another table \(scale: 'tiny' -> 'other'\)"),
         (TABLE, TINY, r"another table \(table: 'pair' -> 'table3'\): choose"),
     ):
         with pytest.raises(InputError, match=difference):
@@ -177,7 +175,17 @@ Share = Callable[[Path, Path], list[str]]
 @pytest.fixture(params=["collect", "copy"])
 def share(request: pytest.FixtureRequest) -> Share:
     """Adds what has finished in a folder to another, as lines or as folders."""
-    return lambda source, target: getattr(TableFolder(source), request.param)(target)
+
+    def copy(source: Path, target: Path) -> list[str]:
+        plan = replace(small_plan(seeds=[]), base=load_plan(source).base)
+        earlier = Earlier(source, plan)
+        claim_plan(target, earlier.add_seeds(plan))
+        return earlier.copy(target)
+
+    def collect(source: Path, target: Path) -> list[str]:
+        return TableFolder(source).collect(target)
+
+    return copy if request.param == "copy" else collect
 
 
 def test_what_a_report_reads_is_copied(source: Path, tmp_path: Path, share: Share) -> None:
@@ -247,7 +255,7 @@ def test_a_run_of_another_configuration_is_named(source: Path, tmp_path: Path) -
     for path in FIRST.directory(source).glob("config.json"):
         path.unlink()
     claim(FIRST.directory(source), other.experiment(FIRST))
-    why = r"left out: .*base/seed-1 belongs to another configuration .*warmup_steps: 7 -> 300"
+    why = r"left out: base/seed-1 is stale \(training\.warmup_steps: 7 -> 300\)"
     with pytest.warns(UserWarning, match=why):
         assert TableFolder(source).collect(tmp_path / "target") == [str(SECOND)]
 
@@ -267,7 +275,7 @@ def test_a_run_that_changed_is_left_out_of_report_and_copy(source: Path, tmp_pat
     assert f"{path} changed since the run finished" in narrow.unfinished[0].problem
     copied = TableFolder(target).read(str(FIRST)).files
     assert read_checksums(copied) == read_checksums(FIRST.directory(source))
-    with pytest.warns(UserWarning, match="left out"):
-        TableFolder(source).copy(tmp_path / "copied")
+    plan = claim_plan(tmp_path / "copied", load_plan(source))
+    assert Earlier(source, plan).copy(tmp_path / "copied") == [str(FIRST)]
     (FIRST.directory(tmp_path / "copied") / "metrics.csv").write_text("")
     assert not compute_numbers(TableFolder(tmp_path / "copied")).results

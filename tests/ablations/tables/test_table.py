@@ -312,17 +312,9 @@ def test_each_row_of_since_is_one_change_to_the_papers_base() -> None:
             assert SINCE.configure(each, chosen).model.model == each.changes["model"]
 
 
-def test_a_row_takes_a_class_or_its_path_and_a_directory_no_other_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_takes_a_class_or_its_path() -> None:
     path = "transformer.variants.layers:GeluTransformer"
     gelu = row("gelu", model=GeluTransformer)
     assert gelu.changes == row("gelu", model=path).changes
     with pytest.raises(InputError, match="row 'a': there is no Missing in"):
         row("a", model="transformer.variants.layers:Missing")
-    own = Table(name="own", title="", base=BASE, rows=(gelu,))
-    claim_plan(tmp_path, make_plan(own, QUICK, own.rows, [1]))
-    monkeypatch.setattr("ablations.tables.table.variant_name", lambda _: "a:B@01234567")
-    own = replace(own, rows=(row("gelu", model=GeluTransformer),))
-    with pytest.raises(InputError, match=r"rows\.gelu\.model: .*GeluTransformer@.* -> 'a:B@0"):
-        claim_plan(tmp_path, make_plan(own, QUICK, own.rows, [1]))

@@ -1,0 +1,157 @@
+"""Take runs that are equal to planned ones, and set aside those that are not equal any more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ablations.collect import rename_runs
+from ablations.files import REPLACED
+from ablations.folder import TableFolder, copy_run
+from ablations.runs.attempts import is_elsewhere, next_replaced
+from ablations.tables.plan import LOCK_FILE, Plan, add_seeds, claim_plan
+from ablations.tables.table import Cell
+from experiments.records.ownership import changed_settings, identity
+from experiments.records.progress import RunState
+from experiments.records.run import Run, locate, read_run
+from transformer.config import override
+from transformer.errors import InputError
+from transformer.files import locked, rename, within
+
+
+def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
+    """The runs that a row of ``plan`` would repeat with their seed, whatever they are called."""
+    planned = {row: identity(override(config, seed=0)) for row, config in plan.configs.items()}
+    equal: dict[Cell, Run] = {}
+    for run in runs:
+        with suppress(InputError):  # a damaged file
+            if run.experiment is None:
+                continue
+            config = run.experiment.config
+            settings = identity(override(config, seed=0))
+            for row, wanted in planned.items():
+                cell = Cell(row, config.training.seed)
+                if wanted == settings and (cell not in equal or run.row == row):
+                    equal[cell] = run
+    return equal
+
+
+def with_seeds_of(plan: Plan, cells: Iterable[Cell]) -> Plan:
+    """``plan`` with the seeds of these cells too."""
+    seeds = defaultdict[str, list[int]](list)
+    for cell in cells:
+        seeds[cell.row].append(cell.seed)
+    return add_seeds(plan, seeds)
+
+
+class Earlier:
+    """The finished runs of the folder ``path`` that a ``plan`` would repeat.
+
+    Raises:
+        InputError: if it has finished runs, and none of them is equal to one of the plan.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path
+        finished = [run for run in TableFolder(path).runs() if run.result is not None]
+        self._equal = find_equal(plan, finished)
+        if finished and not self._equal:
+            raise InputError(f"{path} has no run of this table: {_difference(plan, finished[0])}")
+
+    def add_seeds(self, plan: Plan) -> Plan:
+        """``plan`` with the seeds of these runs too."""
+        return with_seeds_of(plan, self._equal)
+
+    def copy(self, root: Path) -> list[str]:
+        """Copy these runs to a folder, but for those that are begun there; their names."""
+        with locked(root / LOCK_FILE):  # shards copy the same runs
+            runs = {str(cell): run for cell, run in self._equal.items()}
+            missing = TableFolder(root).without_begun(runs)
+            for name, run in missing.items():
+                copy_run(run, within(root, name))
+        return sorted(missing)
+
+
+def _difference(plan: Plan, run: Run) -> str:
+    """How a run differs from the row of its name, or else from the first one."""
+    configs = plan.configs
+    config = configs.get(run.row, next(iter(configs.values())))
+    assert run.experiment is not None
+    changes = changed_settings(run.experiment.config, override(config, seed=run.seed))
+    return f"{run.name} has other settings ({'; '.join(changes)})"
+
+
+def take_renamed(root: Path) -> int:
+    """Give runs of rows that have been renamed the names of their rows now; how many there are.
+
+    A run that another driver works on stays where it is.
+    """
+    folder = TableFolder(root)
+    left = {run.name: run for run in _unplanned(folder)}
+    equal = find_equal(folder.plan, left.values())
+    taken = 0
+    if not equal:
+        return taken
+    folder = TableFolder(root, claim_plan(root, with_seeds_of(folder.plan, equal)))
+    with locked(root / LOCK_FILE):
+        runs = {str(cell): run for cell, run in equal.items()}
+        new = {name: run.name for name, run in folder.without_begun(runs).items()}
+        in_lines = {old: name for name, old in new.items() if old in folder.collection.lines}
+        if in_lines:
+            rename_runs(root, in_lines)
+        for name, old in new.items():
+            if old not in in_lines and not is_elsewhere(within(root, old)):
+                _rename(root, old, name)
+    return len(new)
+
+
+def _unplanned(folder: TableFolder) -> Iterator[Run]:
+    """The runs of rows that the plan does not have, ended or not."""
+    paths = [path for path in sorted(folder.path.glob("*/seed-*")) if path.is_dir()]
+    names = {f"{path.parent.name}/{path.name.partition('.attempt-')[0]}" for path in paths}
+    for name in sorted((names | folder.collection.lines.keys()) - {*folder.names}):
+        if not name.startswith(f"{REPLACED}/"):
+            yield (
+                folder.collection.run(name)
+                if name not in names
+                else read_run(within(folder.path, name), name)
+            )
+
+
+def _rename(root: Path, old: str, name: str) -> None:
+    """Move a run, or its newest attempt, to the folder of another row."""
+    current = locate(within(root, old))
+    ending = current.name.removeprefix(Path(old).name)
+    target = within(root, f"{name}{ending}")
+    target.parent.mkdir(exist_ok=True)
+    with suppress(FileNotFoundError):  # another shard was first
+        rename(current, target)
+    with suppress(OSError):  # which has other runs
+        (root / old).parent.rmdir()
+
+
+def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
+    """Move the stale runs of these rows to ``replaced/``, so that they are trained anew.
+
+    Called again after a kill it moves what is left; a run that was trained since is not stale.
+    """
+    rows = {*rows}
+    with locked(root / LOCK_FILE):
+        folder = TableFolder(root)
+        stale = [run for run in folder.look() if run.state == RunState.STALE and run.row in rows]
+        names = {run.name: next_replaced(root, run.name, folder.collection.lines) for run in stale}
+        _set_aside(root, names, folder)
+    return [*names]
+
+
+def _set_aside(root: Path, names: Mapping[str, str], folder: TableFolder) -> None:
+    in_lines = {old: new for old, new in names.items() if not (root / old).exists()}
+    if in_lines:
+        rename_runs(root, in_lines)
+    for old, new in names.items():
+        if old not in in_lines:
+            target = within(root, new)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            rename(within(root, old), target)
