@@ -34,6 +34,7 @@ from ablations.tables.plan import claim_plan, load_plan, settle_plan, share_arit
 from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
+from experiments.records.progress import RunState
 from transformer.config import Config, override
 from transformer.errors import InputError, require
 from transformer.files import within
@@ -176,7 +177,8 @@ def _carry_out(
     for text in stale_rows(runs.values()):
         say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
-    done = f"{len(names) - len(left)} of {len(names)} done before"
+    stale = sum(runs[name].state == RunState.STALE for name in names)
+    done = f"{len(names) - len(left) - stale} of {len(names)} done before"
     say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
     driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
@@ -190,7 +192,10 @@ def _carry_out(
         say("stopped; the same command continues from here")
         return 128 + received
     if given_up := [*given_up, *driver.given_up]:
-        say(f"{len(given_up)} given up: the same command with --retry-failed tries them again")
+        say(
+            f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
+            "--retry-failed it tries them as they are"
+        )
     return 1 if given_up else 0
 
 
