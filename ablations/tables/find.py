@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
@@ -23,7 +24,7 @@ from transformer.errors import InputError, unknown_name
 from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error
-TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE)}
+TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE, DECODING)}
 # Measured by ablations.table1 instead of trained.
 LAYERS_TABLE = "table1"
 

@@ -15,6 +15,7 @@ from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, SHOWN, check_na
 from ablations.tables.changes import COLUMNS, Value, columns
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
+from ablations.tables.trainings import Training, check_checkpoints, trainings_of
 from experiments.devices import MOST, faster_precision
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
@@ -131,6 +132,11 @@ class Plan(Divisors):
         """The configuration of each row as it is run, with the base's seed."""
         return {row.name: row.configure(self.base) for row in self.rows if not row.published}
 
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """The trainings of all rows, those without seeds too."""
+        return trainings_of(self.configs)
+
     def row(self, name: str) -> PlannedRow:
         """The row of that name."""
         return next(row for row in self.rows if row.name == name)
@@ -159,6 +165,9 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
 
     def plan_row(row: Row) -> PlannedRow:
         config = base if row.published else table.configure(row, scale)
+        seeds_of_row = tuple(sorted(seeds)) if row in rows and not row.published else ()
+        if seeds_of_row:
+            check_checkpoints(row.name, config)
         scaled = {
             name: value
             for name, value in columns(config).items()
@@ -171,7 +180,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
             published=row.published,
             reference=row.reference,
             scaled={} if row.published else scaled,
-            seeds=tuple(sorted(seeds)) if row in rows and not row.published else (),
+            seeds=seeds_of_row,
             corpus=None if config.data.corpus == base.data.corpus else config.data.corpus,
         )
 

@@ -1,0 +1,45 @@
+"""Decoding and averaging: what section 6.1's choices bring.
+
+All rows share a training for each seed. The base has the paper's choices for its base model, a beam
+of 4, alpha of 0.6 and the last five checkpoints; ``plain`` has none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablations.tables.scales import QUICK
+from ablations.tables.table import Table, row
+from ablations.tables.table3 import BASE
+from transformer.config import override
+
+# fmt: off
+ROWS = (
+    row("base"),
+
+    row("beam-1",        beam_size=1),
+    row("beam-2",        beam_size=2),
+    row("beam-8",        beam_size=8),
+    row("beam-16",       beam_size=16),
+
+    row("alpha-0",       length_penalty=0.0),
+    row("alpha-1",       length_penalty=1.0),
+    # A wide beam prefers short translations, which alpha is to prevent.
+    row("beam-16-alpha-0", beam_size=16, length_penalty=0.0),
+
+    row("average-1",     average_checkpoints=1),
+    row("average-10",    average_checkpoints=10),
+    row("average-20",    average_checkpoints=20),
+
+    row("plain",         beam_size=1, length_penalty=0.0, average_checkpoints=1),
+)
+# fmt: on
+
+TABLE = Table(
+    name="decoding",
+    title="Decoding and averaging: what section 6.1's choices bring",
+    base=override(BASE, average_checkpoints=5, also_average=None),
+    rows=ROWS,
+    # Whose training is to write 20 checkpoints; those of the other scales write more.
+    scales=(replace(QUICK, settings={**QUICK.settings, "checkpoint_every_steps": 80}),),
+)
