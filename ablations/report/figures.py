@@ -10,7 +10,8 @@ from statistics import median
 from ablations.figures.curves import curve_of, draw_curves, group_of, mean_curve
 from ablations.report.labels import place_labels
 from ablations.report.layout import Figure
-from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers, is_better
+from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.scores import WITHIN_NOISE, is_better
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
@@ -77,13 +78,13 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
 
 
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
-    """The rows that can be compared with the base, the best first."""
+    """The rows that may differ from the base, the best first."""
     base = table.base.scores[measure.name].by_seed if table.base else {}
     records: list[Record] = []
     for row in table.rows:
         score = row.scores[measure.name]
         ours = score.difference
-        if ours is None or not math.isfinite(ours.mean):
+        if ours is None or score.is_equal or not math.isfinite(ours.mean):
             continue
         low, high = ours.interval or (None, None)
         paper = score.paper_difference

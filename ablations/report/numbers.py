@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ablations.folder import Record, TableFolder
+from ablations.report.scores import Score, make_score
 from ablations.report.statistics import (
     Estimate,
     Pool,
     estimate,
+    one_of_each,
     paired_difference,
     pool,
-    required_seeds,
 )
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow
 from ablations.tables.table import Reported
+from ablations.tables.trainings import Training, is_equal_by_construction
 from experiments.records.result import MEASURES, Measure, Result
 from experiments.records.run import Run
-from transformer.config import DataConfig, text_settings
+from transformer.config import Config, DataConfig, text_settings
 
-WITHIN_NOISE = "within noise"
 _AVERAGED = "averaged_"
 # Scores that only some runs have: their titles and decimals.
 OTHER_SCORES = {
@@ -38,31 +38,12 @@ _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """One measure of a row: ours, the paper's, and how much each differs from the base's.
-
-    ``by_seed`` are the values that ``ours`` is the mean of, ``required_seeds`` how many would show
-    the difference. ``verdict`` is better, worse or within noise, ``agreement`` how the sign of the
-    difference compares with the paper's; both are "" where they are unknown.
-    """
-
-    ours: Estimate | None
-    by_seed: Mapping[int, float]
-    paper: float | None
-    difference: Estimate | None
-    required_seeds: int | None
-    paper_difference: float | None
-    verdict: str
-    agreement: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RowNumbers:
     """A row with its runs, and its ``scores`` by measure.
 
-    ``changed`` are the settings that differ from the base's. ``means`` over the seeds are those of
-    scores and costs, by the names of the fields of a Result; those of the mean of several
-    checkpoints begin with ``averaged_``.
+    ``training`` is None for a published system. ``changed`` are the settings that differ from the
+    base's. ``means`` over the seeds are those of scores and costs, by the names of the fields of a
+    Result; those of the mean of several checkpoints begin with ``averaged_``.
     """
 
     name: str
@@ -72,6 +53,7 @@ class RowNumbers:
     is_of_same_text: bool
     reported: Reported
     reference: str
+    training: Training | None
     settings: Mapping[str, Value]
     changed: frozenset[str]
     runs: Sequence[Run]
@@ -107,6 +89,20 @@ class TableNumbers:
     settings: Sequence[str]
     shown: Sequence[str]
     pools: Mapping[str, Pool]
+
+    @property
+    def shared(self) -> list[list[str]]:
+        """The rows with a result that share a training, by training."""
+        names: dict[Training | None, list[str]] = defaultdict(list)
+        for row in self.rows:
+            if row.results:
+                names[row.training].append(row.name)
+        return [rows for rows in names.values() if len(rows) > 1]
+
+    @property
+    def has_equal_scores(self) -> bool:
+        """Whether a row has a score of the base by construction."""
+        return any(score.is_equal for row in self.rows for score in row.scores.values())
 
     def records(self) -> list[Record]:
         """A flat record for each row and measure, with the ends of the 95 % intervals; None where
@@ -144,13 +140,17 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
     for run in _on_same_data(folder):
         runs[run.row].append(run)
     asked_for = [row for row in plan.rows if row.seeds or row.published]
-    rows = [_describe(row, plan, runs[row.name]) for row in asked_for]
+    trainings = {name: each for each in plan.trainings for name in each.rows}
+    rows = [
+        _describe(row, plan, runs[row.name], trainings.get(row.name))  # none if published
+        for row in asked_for
+    ]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
     measures = [MEASURES[name] for name in plan.measures]
     pools: dict[str, Pool] = {}
     for measure in measures:
-        pooled = _compute_scores(rows, base, measure, has_seeds=has_seeds)
+        pooled = _compute_scores(rows, base, measure, folder.configs, has_seeds=has_seeds)
         if pooled is not None:
             pools[measure.name] = pooled
     shown = plan.shown
@@ -191,7 +191,9 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
     return runs
 
 
-def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
+def _describe(
+    row: PlannedRow, plan: Plan, runs: Sequence[Run], training: Training | None
+) -> RowNumbers:
     results = [run.result for run in runs if run.result is not None]
     means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES, *_COSTS)}
     changed = row.changed(plan.base)
@@ -203,6 +205,7 @@ def _describe(row: PlannedRow, plan: Plan, runs: Sequence[Run]) -> RowNumbers:
         is_of_same_text=not row.published and "target_language" not in changed,
         reported=row.reported,
         reference=row.reference,
+        training=training,
         settings=row.settings(plan.base),
         changed=changed,
         runs=runs,
@@ -223,7 +226,12 @@ def _mean(results: Sequence[Result], name: str) -> Estimate | None:
 
 
 def _compute_scores(
-    rows: Sequence[RowNumbers], base: RowNumbers | None, measure: Measure, *, has_seeds: bool
+    rows: Sequence[RowNumbers],
+    base: RowNumbers | None,
+    measure: Measure,
+    configs: Mapping[str, Config],
+    *,
+    has_seeds: bool,
 ) -> Pool | None:
     """Compute the score of each row by one measure; the spread pooled over those alike."""
     name = measure.name
@@ -233,25 +241,27 @@ def _compute_scores(
         for row in rows
         if row.is_of_same_text and has_same_pieces(row, name)
     }
-    pooled = pool(alike) if has_seeds else None
+    trainings = {row.name: row.training for row in rows}
+    pooled = pool(one_of_each(alike, trainings)) if has_seeds else None
     for row in rows:
-        difference = seeds = None
+        difference, is_equal = None, False
         if base is not None and row.name in alike and not row.is_base:
-            difference = paired_difference(alike[row.name], values[base.name], measure.scale)
-        if difference and pooled:
-            difference = pooled.apply(difference)
-        if difference and difference.deviation is not None:
-            seeds = required_seeds(difference)
-        paper_difference = _paper_difference(row, base, name)
-        row.scores[name] = Score(
+            ours, theirs = values[row.name], values[base.name]
+            difference = paired_difference(ours, theirs, measure.scale)
+            if difference and row.training == base.training:
+                is_equal = is_equal_by_construction(configs[row.name], configs[base.name], name)
+                # Rows may have been trained one by one, where no two trainings are the same.
+                is_equal &= all(ours[seed] == theirs[seed] for seed in ours.keys() & theirs)
+            elif difference and pooled:
+                difference = pooled.apply(difference)
+        row.scores[name] = make_score(
+            measure,
             ours=row.means.get(name),
             by_seed=values[row.name],
             paper=getattr(row.reported, name, None),
             difference=difference,
-            required_seeds=seeds,
-            paper_difference=paper_difference,
-            verdict=_verdict(measure, difference),
-            agreement=_agreement(difference, paper_difference),
+            paper_difference=_paper_difference(row, base, name),
+            is_equal=is_equal,
         )
     return pooled
 
@@ -272,29 +282,3 @@ def _paper_difference(row: RowNumbers, base: RowNumbers | None, name: str) -> fl
     ours: float | None = getattr(row.reported, name, None)
     of_base: float | None = getattr(base.reported, name, None)
     return None if ours is None or of_base is None else ours - of_base
-
-
-def _verdict(measure: Measure, difference: Estimate | None) -> str:
-    if difference is None or difference.within_noise is None:
-        return ""
-    if difference.within_noise:
-        return WITHIN_NOISE
-    return "better" if is_better(measure, difference.mean) else "worse"
-
-
-def is_better(measure: Measure, difference: float) -> bool:
-    """Whether a row that differs so from the base is better than it."""
-    return (difference < 0) == (measure.direction == "minimize")
-
-
-def _agreement(ours: Estimate | None, paper: float | None) -> str:
-    if ours is None or paper is None or math.isnan(ours.mean):
-        return ""
-    if ours.within_noise or not ours.mean:
-        return WITHIN_NOISE
-    if not paper:
-        return "none in paper"
-    same = ours.mean * paper > 0
-    if ours.interval is None:
-        return "same sign" if same else "other sign"
-    return "agrees" if same else "contradicts"

@@ -23,6 +23,7 @@ from transformer.errors import InputError
 from transformer.variant import class_name
 
 NOISE = "~"  # marks a difference that is within noise
+SAME = "="  # in place of one that is 0 by construction
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 
@@ -104,7 +105,9 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
         if row.is_of_same_text and not row.is_base:
             difference = score.difference
             change = formats.difference(difference.mean if difference else None, measure.digits)
-            if difference and difference.within_noise:
+            if score.is_equal:
+                change = SAME
+            elif difference and difference.within_noise:
                 change += NOISE
             change_in_paper = formats.difference(score.paper_difference, measure.paper_digits)
         differences.append(change)

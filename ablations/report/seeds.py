@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ablations.report.grid import Column, Grid
-from ablations.report.numbers import WITHIN_NOISE, RowNumbers, TableNumbers
-from ablations.report.results import filled
+from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.results import SAME, filled
+from ablations.report.scores import WITHIN_NOISE, Score
 from ablations.report.statistics import MAX_SEEDS, Estimate, dunnett
+from ablations.tables.trainings import Training
 from experiments.records.result import Measure
 from transformer import formats
 
@@ -45,9 +47,8 @@ def _columns(rows: Sequence[RowNumbers], measure: Measure) -> list[Column]:
     differences: list[str] = []
     seeds: list[str] = []
     for row, score in zip(rows, scores, strict=True):
-        words = "" if row.is_base else interval(score.difference, digits, signed=True)
-        differences.append(words)
-        seeds.append(needed(score.required_seeds) if score.verdict else "")
+        differences.append("" if row.is_base else _difference(score, digits))
+        seeds.append(needed(score.required_seeds) if score.is_judged else "")
     return [
         Column("95 %", [interval(score.ours, digits) for score in scores], group),
         Column("Δ, 95 %", differences, group),
@@ -55,6 +56,10 @@ def _columns(rows: Sequence[RowNumbers], measure: Measure) -> list[Column]:
         Column("sign as in paper", [score.agreement for score in scores], group),
         Column("seeds needed", seeds, group),
     ]
+
+
+def _difference(score: Score, digits: int) -> str:
+    return SAME if score.is_equal else interval(score.difference, digits, signed=True)
 
 
 def interval(value: Estimate | None, digits: int, *, signed: bool = False) -> str:
@@ -79,7 +84,7 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
         yield "No base was run, so there are no differences (Δ) to show."
     if not others or table.base is None or not table.base.results:
         return
-    if any(score.verdict for row in others for score in row.scores.values()):
+    if any(score.is_judged for row in others for score in row.scores.values()):
         for measure in table.measures:
             yield f"{measure.title}: {_noise(others, measure)}."
             yield from _all_together(others, table.base, table, measure)
@@ -93,19 +98,23 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
 
 
 def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
-    verdicts = {row.name: row.scores[measure.name].verdict for row in rows}
-    known = [name for name, verdict in verdicts.items() if verdict]
-    if not known:
-        return "noise cannot be judged"
-    noise = [name for name in known if verdicts[name] == WITHIN_NOISE]
-    verb = "row is" if len(known) == 1 else "rows are"
-    text = f"{len(noise)} of {len(known)} {verb} within noise of the base"
-    if noise:
-        text += f" ({', '.join(noise)})"
-    unknown = len(rows) - len(known)
+    scores = {row.name: row.scores[measure.name] for row in rows}
+    known = [name for name, score in scores.items() if score.is_judged]
+    equal = [name for name, score in scores.items() if score.is_equal]
+    unknown = len(rows) - len(known) - len(equal)
+    parts: list[str] = []
+    if known:
+        noise = [name for name in known if scores[name].verdict == WITHIN_NOISE]
+        verb = "row is" if len(known) == 1 else "rows are"
+        text = f"{len(noise)} of {len(known)} {verb} within noise of the base"
+        parts.append(f"{text} ({', '.join(noise)})" if noise else text)
     if unknown:
-        text += f"; for {unknown} more noise cannot be judged"
-    return text
+        parts.append(f"for {unknown} more noise" if known else "noise")
+        parts[-1] += " cannot be judged"
+    if equal:
+        verb = "has" if len(equal) == 1 else "have"
+        parts.append(f"{len(equal)} {verb} the base's by construction ({', '.join(equal)})")
+    return "; ".join(parts)
 
 
 def _all_together(
@@ -114,22 +123,24 @@ def _all_together(
     """The rows that differ from the base with an error of 5 % over all of them together."""
     seeds_of_base = {result.seed for result in base.results}
     pooled: dict[str, Estimate] = {}
-    shared: list[frozenset[int]] = []
+    shared: dict[Training | None, frozenset[int]] = {}  # seeds, by training
     for row in rows:
         difference = row.scores[measure.name].difference
         if difference and difference.pooled_freedom:
             pooled[row.name] = difference
-            shared.append(frozenset(seeds_of_base & {result.seed for result in row.results}))
-    if len(pooled) < 2:  # which the interval of the row says, without simulation
+            own = frozenset(seeds_of_base & {result.seed for result in row.results})
+            shared[row.training] = max(shared.get(row.training, own), own, key=len)
+    if len(shared) < 2:  # which the interval of the row says, without simulation
         return
-    critical = dunnett(tuple(shared), table.pools[measure.name].freedom)
+    critical = dunnett(tuple(shared.values()), table.pools[measure.name].freedom)
     noise = [
         name
         for name, difference in pooled.items()
         if abs(difference.mean) <= critical * (difference.standard_error or 0.0)
     ]
+    once = "rows of one training counted once, " if len(shared) < len(pooled) else ""
     text = (
-        f"{measure.title}, all rows together (Dunnett's test, 5 %: {critical:.2f} standard "
+        f"{measure.title}, all rows together (Dunnett's test, {once}5 %: {critical:.2f} standard "
         f"errors): {len(pooled) - len(noise)} of {len(pooled)} differ from the base"
     )
     if 0 < len(noise) < len(pooled):

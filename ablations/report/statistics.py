@@ -10,7 +10,7 @@ import bisect
 import functools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -182,6 +182,23 @@ class Pool:
         return replace(paired, deviation=deviation, pooled_freedom=self.freedom)
 
 
+def one_of_each(
+    rows: Mapping[str, Mapping[int, float]], trainings: Mapping[str, Hashable]
+) -> dict[str, Mapping[int, float]]:
+    """Of the rows of each training the one with the most seeds, the first of several.
+
+    Rows of one training have its noise in common, so that all of them in a pool would leave hardly
+    a spread between them, and more degrees of freedom than there are. One of them spreads as a row
+    does that is trained alone; their mean would spread less.
+    """
+    chosen: dict[Hashable, str] = {}
+    for name, values in rows.items():
+        known = chosen.setdefault(trainings[name], name)
+        if len(values) > len(rows[known]):
+            chosen[trainings[name]] = name
+    return {name: values for name, values in rows.items() if name in chosen.values()}
+
+
 def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
     """The residuals of the two-way model row + seed, fitted to ``rows`` (values by seed).
 
@@ -255,8 +272,8 @@ def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
     test, the samples are not independent: rows share seeds with the base.
 
     Args:
-        seeds: for each row those that it shares with the base; rows that share them with each
-            other are correlated through the base's runs
+        seeds: for each training those that it shares with the base; trainings that share them with
+            each other are correlated through the base's runs, rows of one training are as one
         freedom: of the pooled deviation
     """
     sizes = [len(own) for own in seeds]

@@ -68,11 +68,11 @@ def check_checkpoints(row: str, config: Config) -> None:
         )
 
 
-def differs_in_score(one: Config, other: Config, measure: str) -> bool:
-    """Whether two rows of one training may have different scores by this measure.
+def is_equal_by_construction(one: Config, other: Config, measure: str) -> bool:
+    """Whether rows of one training have the same score by this measure.
 
     Perplexity does not depend on how a search decodes.
     """
     if one.training.average_checkpoints != other.training.average_checkpoints:
-        return True
-    return "perplexity" not in measure and one.decoding != other.decoding
+        return False
+    return "perplexity" in measure or one.decoding == other.decoding

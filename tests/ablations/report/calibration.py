@@ -23,6 +23,7 @@ from ablations.report.statistics import (
     correlation_interval,
     dunnett,
     estimate,
+    one_of_each,
     paired_difference,
     pool,
     rank_correlation,
@@ -38,6 +39,8 @@ SHAPES = (
 )  # fmt: skip
 GAPS = ((5, 3), (9, 3), (20, 3), (20, 5))
 UNEQUAL = ((5, 3), (20, 3), (20, 5))
+# Trainings, seeds, and the rows of each training.
+SHARED = ((2, 3, 6), (4, 3, 3), (10, 3, 2), (4, 5, 3))
 RESULTS = Path(__file__).parents[3] / "experiments" / "results" / "table3-small"
 
 
@@ -63,33 +66,49 @@ class Finding(NamedTuple):
 
 @functools.cache
 def simulate(
-    rows: int, seeds: int, *, gaps: bool = False, spreads: tuple[float, ...] = ()
+    trainings: int,
+    seeds: int,
+    rows: int = 1,
+    *,
+    gaps: bool = False,
+    spreads: tuple[float, ...] = (),
+    apart: float = 0.0,
 ) -> dict[str, float]:
     """Shares in percent over tables in which no row differs from the base, and seeds matter.
 
     Args:
+        rows: of each training, the first of which has the base
         gaps: whether a quarter of the runs is missing
-        spreads: standard deviations of as many rows or more, the base's first; all 1 if empty
+        spreads: standard deviations of as many trainings or more, the base's first; all 1 if empty
+        apart: the standard deviation of a row around its training
     """
-    random = np.random.default_rng(rows * 100 + seeds)
-    kept = random.random((rows, seeds)) >= 0.25 * gaps
-    scales = np.reshape(spreads[:rows] or [1.0] * rows, (rows, 1))
+    random = np.random.default_rng(trainings * 100 + seeds)
+    kept = random.random((trainings, seeds)) >= 0.25 * gaps
+    scales = np.reshape(spreads[:trainings] or [1.0] * trainings, (trainings, 1))
+    training_of = np.repeat(np.arange(trainings), rows)
     held: dict[str, list[bool]] = defaultdict(list)
-    for _ in range(max(4_000, 20_000 // rows)):
-        figures = scales * random.standard_normal((rows, seeds)) + 2 * random.standard_normal(seeds)
+    for _ in range(max(4_000, 20_000 // trainings)):
+        noise = scales * random.standard_normal((trainings, seeds))
+        figures = (noise + 2 * random.standard_normal(seeds))[training_of]
+        if apart:
+            figures += apart * random.standard_normal(figures.shape)
         _judge(
             [
-                {seed: x for seed, x in enumerate(row) if kept[index, seed]}
-                for index, row in enumerate(figures.tolist())
+                {seed: x for seed, x in enumerate(row) if kept[training, seed]}
+                for training, row in zip(training_of, figures.tolist(), strict=True)
             ],
+            training_of.tolist(),
             held,
         )
     return {name: percent(found) for name, found in held.items()}
 
 
-def _judge(table: list[dict[int, float]], held: dict[str, list[bool]]) -> None:
+def _judge(
+    table: list[dict[int, float]], trainings: list[int], held: dict[str, list[bool]]
+) -> None:
     """Which claims about a table hold in which all true means and differences are 0."""
-    found = pool({str(index): row for index, row in enumerate(table)})
+    training_of = {str(index): training for index, training in enumerate(trainings)}
+    found = pool(one_of_each(dict(zip(training_of, table, strict=True)), training_of))
     assert found is not None
     always = dataclasses.replace(found, p_equal=1.0)
     held["rejects"].append(not found.is_usable)
@@ -97,11 +116,16 @@ def _judge(table: list[dict[int, float]], held: dict[str, list[bool]]) -> None:
         mean = estimate(list(row.values()))
         if mean and mean.interval:
             held["mean"].append(mean.interval[0] <= 0 <= mean.interval[1])
-    differs, seeds = False, tuple(frozenset(row.keys() & table[0].keys()) for row in table[1:])
-    critical = dunnett(tuple(filter(None, seeds)), found.freedom)
-    for index, row in enumerate(table[1:]):
+    pairs = list(zip(trainings, table, strict=True))[1:]
+    seeds = {at: frozenset(row.keys() & table[0].keys()) for at, row in pairs if at != trainings[0]}
+    critical = dunnett(tuple(filter(None, seeds.values())), found.freedom)
+    differs = False
+    for index, (training, row) in enumerate(pairs):
         own = paired_difference(row, table[0])
         if own is None:
+            continue
+        if training == trainings[0]:
+            held["same training"].append(bool(own.within_noise))
             continue
         pooled, chosen = always.apply(own), found.apply(own)
         kinds = {"own": own, "pooled": pooled, "chosen": chosen}
@@ -158,6 +182,22 @@ def unequal_spreads() -> Iterator[Finding]:
         shares = [simulate(*shape, spreads=spreads)[name] for shape in UNEQUAL]
         head = f"| {claim} | 5 rows of 3 seeds, 20 of 3 and 5 | {truth} |"
         yield Finding(head, shares, least, most)
+
+
+def shared_trainings() -> Iterator[Finding]:
+    """Tables of rows that share trainings, near their training and far from it."""
+    near, far = ([simulate(*shape, apart=apart) for shape in SHARED] for apart in (0.1, 0.5))
+    tenth, half = (f"rows of one training, {x} its spread apart" for x in ("a tenth of", "half"))
+    for name, claim, truth in (
+        ("same training", "95 % interval of Δ, in the base's training", 95),
+        ("pooled", "95 % interval of Δ, pooled", 95),
+        ("chosen", "95 % interval of Δ, as the test chooses", 95),
+        ("family", "Dunnett's test: some row differs where none does", 5),
+    ):
+        for found, designs in ((near, tenth), (far, half)):
+            most = 5 if name == "family" and found is far else 1.5
+            head = f"| {claim} | {designs} | {truth} |"
+            yield Finding(head, [x[name] for x in found], truth - 1.5, truth + most)
 
 
 def correlations() -> Iterator[Finding]:
@@ -230,7 +270,10 @@ def exponents() -> Iterator[Finding]:
     yield Finding(head, [percent(held)], 93.5, 96.5)
 
 
-CHECKS = (equal_spreads, unequal_spreads, correlations, seeds_needed, comparison, exponents)
+CHECKS = (
+    *(equal_spreads, unequal_spreads, shared_trainings),
+    *(correlations, seeds_needed, comparison, exponents),
+)
 
 
 def main() -> None:

@@ -12,16 +12,18 @@ import pytest
 from ablations.folder import TableFolder
 from ablations.report.compare import compare_rows
 from ablations.report.facts import facts_of_results
+from ablations.report.figures import table_figures
 from ablations.report.numbers import compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_warning
 from ablations.report.report import write_report
 from ablations.report.seeds import seeds_grid, verdicts
+from ablations.report.statistics import dunnett, paired_difference, pool
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.outputs import hypotheses_path
 from experiments.records.ownership import claim
-from tests.ablations.report.samples import Runs, fill, tables
+from tests.ablations.report.samples import SHARED, Runs, fill, fill_shared, tables
 from tests.ablations.samples import finish, result, small_plan
 from tests.samples import number_pairs
 from transformer.errors import InputError
@@ -69,6 +71,42 @@ def test_a_difference_is_judged(
 def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: str) -> None:
     found = "\n".join(verdicts(fill(tmp_path, runs)))
     assert said in found and bool(found) == bool(said)
+
+
+def test_a_row_of_the_bases_training_has_the_spread_of_its_own_differences(
+    tmp_path: Path,
+) -> None:
+    fill_shared(tmp_path)
+    table = compute_numbers(TableFolder(tmp_path))
+    rows = {row.name: row.scores["perplexity"] for row in table.rows}
+    mean, wide = rows["mean"].difference, rows["wide"].difference
+    assert mean == paired_difference(rows["mean"].by_seed, rows["base"].by_seed, (1, math.inf))
+    assert wide is not None and wide.pooled_freedom == 4 == table.pools["perplexity"].freedom
+    alone = pool({name: rows[name].by_seed for name in ("base", "wide", "deep")})
+    assert table.pools["perplexity"] == alone
+    # Of three rows with a pooled difference, two are of one training.
+    (said,) = (x for x in verdicts(table) if x.startswith("Perplexity, all rows together"))
+    assert f"counted once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
+
+
+def test_a_score_that_is_equal_by_construction_has_no_noise(tmp_path: Path) -> None:
+    base = {1: 8.0, 2: 8.1}
+    runs = {"base": base, "beam-1": base, "mean": {1: 7.9, 2: 8.1}}
+    table = fill(tmp_path / "equal", runs, SHARED)
+    beam = next(record for record in table.records() if record["row"] == "beam-1")
+    assert (beam["verdict"], beam["difference"], beam["difference_low"]) == ("equal", 0.0, None)
+    drawn = next(x for x in table_figures(table) if x.name == "differences-perplexity")
+    assert "beam-1" not in str(drawn.spec) and "mean" in str(drawn.spec)
+    # BLEU does depend on the beam, so that it is equal by chance.
+    assert table.rows[1].scores["bleu"].verdict == "within noise"
+    # One seed says as much.
+    table = fill(tmp_path / "one", {"base": {1: 8.0}, "beam-1": {1: 8.0}}, SHARED)
+    assert table.rows[1].scores["perplexity"].is_equal
+    assert "No row has two seeds in common with the base" in "".join(verdicts(table))
+    # Rows that were trained one by one may differ in the last digits.
+    table = fill(tmp_path / "apart", {**runs, "beam-1": {1: 8.0, 2: 8.1001}}, SHARED)
+    assert table.rows[1].scores["perplexity"].verdict == "within noise"
+    assert not fill(tmp_path / "none", {"beam-1": base}, SHARED).has_equal_scores
 
 
 def test_a_row_without_a_difference_has_the_seeds_of_its_own_mean(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ablations.report.statistics import (
     correlation_interval,
     dunnett,
     estimate,
+    one_of_each,
     paired_difference,
     pool,
     rank_correlation,
@@ -152,6 +153,27 @@ def test_unbalanced_rows_by_hand() -> None:
     # The differences between seeds are 10, 10, 13: squares 1, 1, 4, of which each row has half.
     assert found.freedom == 2
     assert found.deviation == pytest.approx(math.sqrt((1 + 1 + 4) / 2 / 2))
+
+
+def test_rows_of_one_training_count_once_in_the_pool() -> None:
+    random = Random(1)
+    trainings = {f"{training}-{row}": training for training in "abcdef" for row in range(4)}
+    noise = {x: [random.gauss(0, 1) for _ in range(3)] for x in "abcdef"}
+    rows = {
+        name: {seed: 10 * seed + x + random.gauss(0, 0.1) for seed, x in enumerate(noise[training])}
+        for name, training in trainings.items()
+    }
+    every, once = pool(rows), pool(one_of_each(rows, trainings))
+    assert every is not None and once is not None
+    assert (every.freedom, once.freedom) == (46, 10)
+    firsts = {name: values for name, values in rows.items() if name.endswith("-0")}
+    assert once == pool(firsts)
+    # A table of decoding alone has no spread between trainings.
+    (one,) = one_of_each(rows, dict.fromkeys(rows, "a"))
+    inside = pool({name: rows[name] for name in rows if trainings[name] == "a"})
+    assert one == "a-0" and inside is not None and inside.deviation < 0.2 * once.deviation
+    del rows["a-0"][2]
+    assert list(one_of_each(rows, trainings)) == ["a-1", *list(firsts)[1:]]
 
 
 def test_unequal_spreads_are_not_pooled() -> None:
