@@ -58,7 +58,7 @@ def facts(table: TableNumbers) -> Iterator[tuple[str, str]]:
         base, sizes = columns(plan.base), list(COLUMNS.items())[:_SIZES]
         yield "base", ", ".join(f"{title} {base[name]}" for name, title in sizes)
     yield from facts_of_base(plan.base)
-    yield from facts_of_results(table.results)
+    yield from facts_of_results(table.results, table.trained)
 
 
 def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:
@@ -73,8 +73,15 @@ def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:
     yield "decoding", f"{search}, average of {training.average_checkpoints} checkpoint(s)"
 
 
-def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-    """Hardware, versions and totals of runs; where the runs differ, which of them do."""
+def facts_of_results(
+    results: Sequence[Result], trained: Sequence[Result] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Hardware, versions and totals of runs; where the runs differ, which of them do.
+
+    Args:
+        trained: a result of each training, if runs share some
+    """
+    trained = results if trained is None else trained
     if not results:
         return
     for name, field in _SHARED.items():
@@ -89,8 +96,8 @@ def facts_of_results(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
         yield "F1 of right-branching trees", baselines
     finished = sorted(result.finished_at[:16].replace("T", " ") for result in results)
     yield "finished", " to ".join(dict.fromkeys([finished[0], finished[-1]])) + " UTC"
-    yield "total training time", formats.duration(sum(result.train_seconds for result in results))
-    arithmetic = f"{sum(result.flops for result in results):.1e}".replace("e+", "e")
+    yield "total training time", formats.duration(sum(result.train_seconds for result in trained))
+    arithmetic = f"{sum(result.flops for result in trained):.1e}".replace("e+", "e")
     yield "total arithmetic", f"{arithmetic} FLOPs"
 
 

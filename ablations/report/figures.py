@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from statistics import median
 
-from ablations.figures.curves import curve_of, draw_curves, group_of, mean_curve
+from ablations.figures.curves import Curve, curve_of, draw_curves, group_of, mean_curve
 from ablations.report.labels import place_labels
 from ablations.report.layout import Figure
 from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.report.scores import WITHIN_NOISE, is_better
+from ablations.tables.trainings import Training
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
@@ -210,17 +211,23 @@ def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
 
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:
-    """Learning curves of all rows that have been validated, finished or not."""
-    curves = [mean_curve([curve_of(run) for run in row.runs]) for row in table.rows if row.runs]
+    """Learning curves of all trainings that have been validated, finished or not."""
+    curves: dict[Training | None, Curve] = {}  # by the base's name, or that of the first row
+    for row in table.rows:
+        if not row.runs:
+            continue
+        curve = mean_curve([curve_of(run) for run in row.runs])
+        if curve.points and (row.is_base or row.training not in curves):
+            curves[row.training] = curve
     base = table.base.name if table.base else None
-    spec = draw_curves(curves, base, by_name=table.plan.is_compared)
+    spec = draw_curves([*curves.values()], base, by_name=table.plan.is_compared)
     if spec is not None:
         panels = "a panel for each group of rows, " if table.plan.is_compared else ""
         yield Figure(
             name="curves",
             spec=spec,
             caption=f"Perplexity on the validation set during training: {panels}a line for each "
-            "row (the mean of its seeds), the base in grey.",
+            f"{'training' if table.shared else 'row'} (the mean of its seeds), the base in grey.",
         )
 
 

@@ -100,6 +100,15 @@ class TableNumbers:
         return [rows for rows in names.values() if len(rows) > 1]
 
     @property
+    def trained(self) -> list[Result]:
+        """A result of each training: rows that share one have the same time, and count once."""
+        found: dict[tuple[Training | None, int, float], Result] = {}
+        for row in self.rows:
+            for result in row.results:
+                found.setdefault((row.training, result.seed, result.train_seconds), result)
+        return list(found.values())
+
+    @property
     def has_equal_scores(self) -> bool:
         """Whether a row has a score of the base by construction."""
         return any(score.is_equal for row in self.rows for score in row.scores.values())

@@ -11,7 +11,7 @@ import pytest
 
 from ablations.folder import TableFolder
 from ablations.report.compare import compare_rows
-from ablations.report.facts import facts_of_results
+from ablations.report.facts import facts, facts_of_results
 from ablations.report.figures import table_figures
 from ablations.report.numbers import compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_warning
@@ -86,6 +86,10 @@ def test_a_row_of_the_bases_training_has_the_spread_of_its_own_differences(
     assert table.pools["perplexity"] == alone
     # Of three rows with a pooled difference, two are of one training.
     (said,) = (x for x in verdicts(table) if x.startswith("Perplexity, all rows together"))
+    # Six rows of three trainings, each of 61.5 s a seed.
+    assert dict(facts(table))["total training time"] == "9 min 14 s"
+    curves = next(x for x in table_figures(table) if x.name == "curves")
+    assert "deep" in str(curves.spec) and "beam-1" not in str(curves.spec)
     assert f"counted once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
 
 
