@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from ablations.report.report import write_report
 from ablations.report.search import write_search_report
 from ablations.runs.attempts import clear_failures
 from ablations.runs.driver import Driver, Executor
-from ablations.runs.lock import lock_runs
+from ablations.runs.lock import Shard, lock_runs
 from ablations.runs.options import Options
 from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
 from ablations.runs.search_cells import SearchCells, check_feasible
@@ -157,7 +157,7 @@ def _carry_out(
     Returns:
         The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
     """
-    names = list(names)[options.shard.number - 1 :: options.shard.count]
+    names = list(_of_shard(cells, names, options.shard))
     if options.retry_failed:
         for name in names:
             clear_failures(cells.root / name)
@@ -197,6 +197,15 @@ def _carry_out(
             "--retry-failed it tries them as they are"
         )
     return 1 if given_up else 0
+
+
+def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]:
+    """The runs of a shard: those of one training are never divided."""
+    groups: dict[frozenset[str], list[str]] = {}
+    for name in names:
+        groups.setdefault(frozenset({name, *cells.shares(name)}), []).append(name)
+    for group in list(groups.values())[shard.number - 1 :: shard.count]:
+        yield from group
 
 
 def _executor(options: Options, base: Config) -> Executor:

@@ -79,6 +79,7 @@ def run(
     limits: Limits | None = None,
     fenced: bool = False,
     log: Log = "wandb",
+    checkpoints: int = 1,
 ) -> Result | None:
     """Train, evaluate and write the result, continuing where an earlier run in ``directory`` ended.
 
@@ -91,6 +92,7 @@ def run(
         limits: where training ends sooner than configured
         fenced: another attempt may take the run over by renaming ``directory``; it exists already
             and is not made again, so that whatever this process writes after that fails
+        checkpoints: how many of the last to keep, if not more are averaged
     """
     limits = limits or Limits()
     forget_stray_rank()
@@ -114,7 +116,15 @@ def run(
         data = _prepare(experiment, directory, display)
         with closing(Tracking(experiment, directory, log)) as tracking:
             trainer, clock = _train(
-                experiment, directory, data, tracking, display, world, accumulate, limits
+                experiment,
+                directory,
+                data,
+                tracking,
+                display,
+                world,
+                accumulate,
+                limits,
+                checkpoints,
             )
             if not trainer.is_global_zero:
                 return None
@@ -165,6 +175,7 @@ def _train(
     world: World,
     accumulate: int,
     limits: Limits,
+    kept: int,
 ) -> tuple[Trainer, Clock]:
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
     quieten_lightning()
@@ -174,7 +185,7 @@ def _train(
     max_steps = limits.steps(config.max_steps)
     display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()
-    checkpoints = Checkpoints(directory, config, clock)
+    checkpoints = Checkpoints(directory, config, clock, kept)
     trainer = Trainer(
         accelerator=default_device().type,
         devices=world.local,

@@ -168,6 +168,8 @@ class Driver:
         ready = [name for name in self._waiting if self._not_before.get(name, now) <= now]
         refused = {_row(name) for name in self._refused}
         for name in sorted(ready, key=lambda name: _row(name) in refused):
+            if self._waits_for_training(name):
+                continue
             if not is_elsewhere(self._cells.root / name):
                 self._waiting.remove(name)
                 return name
@@ -177,6 +179,17 @@ class Driver:
             if self._cells.prunes:  # whose trials begin in their order
                 break
         return None
+
+    def _waits_for_training(self, name: str) -> bool:
+        """Whether a run in progress trains for this one too."""
+        others = self._cells.shares(name)
+        trains = any(other in self._running for other in others) or any(
+            is_elsewhere(self._cells.root / other) for other in others
+        )
+        if not trains or self._cells.has_training(name):
+            return False
+        self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
+        return True
 
     def _start(self, name: str, place: Place) -> None:
         try:
@@ -196,6 +209,8 @@ class Driver:
             accumulate=self._options.accumulate,
             log=self._options.log,
             may_diverge=self._cells.prunes,
+            shares=self._cells.shares(name),
+            checkpoints=self._cells.checkpoints(name),
         )
         self._running[name], self._begun[name] = place, experiment
         self._executor.start(job, place)
@@ -229,6 +244,17 @@ class Driver:
     def _give_up(self, name: str) -> None:
         self._study.end(name, None)
         self.given_up.append(name)
+        self._leave_those_of_training(name)
+
+    def _leave_those_of_training(self, name: str) -> None:
+        """Leave the runs whose training has failed in this one, as it would fail again."""
+        progress = self._cells.folder.read(name).progress
+        if progress is not None and 0 < progress.max_steps <= progress.step:
+            return  # it failed later
+        for other in self._cells.shares(name):
+            if other in self._waiting:
+                self._waiting.remove(other)
+                self._note(f"{other}: left for now, as {name} has the same training")
 
     def _set_aside(self, name: str, end: AttemptEnd) -> None:
         """Leave a run that cannot begin, unless none can for the same reason: then stop."""

@@ -1,7 +1,8 @@
 """The entry point of a run's process.
 
-``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG`` carries out the run that ``config.json``
-describes, or one rank of it, until its standard input closes.
+``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG CHECKPOINTS`` carries out the run that
+``config.json`` describes, or one rank of it, until its standard input closes; it keeps at least so
+many checkpoints.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 from experiments.command_line import BAD_INPUT, is_bad_input, prepare_streams
 from experiments.devices import launched_world
@@ -42,12 +43,14 @@ def main(arguments: Sequence[str], driver: int = 0) -> int:
     Exit codes: 0 done, 2 bad input, 74 blocked by its surroundings, 75 stopped after a checkpoint,
     1 failed or diverged.
     """
-    folder, accumulate, log = arguments
+    folder, accumulate, log, checkpoints = arguments
     _exit_on_signals()
     threading.Thread(target=_watch_parent, args=(os.getppid(), driver), daemon=True).start()
     prepare_streams()
     directory, started_at = Path(folder), time.time()
-    outcome = _carry_out(directory, int(accumulate), cast(Log, log))
+    outcome = _carry_out(
+        directory, accumulate=int(accumulate), log=cast(Log, log), checkpoints=int(checkpoints)
+    )
     for number in stop_signals():  # they would only interrupt the exit handlers
         signal.signal(number, signal.SIG_IGN)
     if not directory.is_dir():
@@ -66,10 +69,9 @@ def main(arguments: Sequence[str], driver: int = 0) -> int:
     return codes.get(state, 1)
 
 
-def _carry_out(directory: Path, accumulate: int, log: Log) -> Outcome:
+def _carry_out(directory: Path, **settings: Any) -> Outcome:
     try:
-        experiment = load_experiment(directory)
-        return execute(experiment, directory, accumulate=accumulate, fenced=True, log=log)
+        return execute(load_experiment(directory), directory, fenced=True, **settings)
     except SystemExit:  # of a signal: execute() has made failures of all others
         message = "stopped outside of training; the same command continues"
         return Outcome(RunState.STOPPED, message)

@@ -56,8 +56,9 @@ class Job:
 
     ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
     ``retries`` times is given up. One that diverged has failed; a trial of a search
-    (``may_diverge``) has ended. The process works in ``folder`` with the variables ``environment``,
-    and is one of the ``driver`` of that name.
+    (``may_diverge``) has ended. Those of ``shares`` have the same training, which keeps at least so
+    many of its last ``checkpoints``. The process works in ``folder`` with the variables
+    ``environment``, and is one of the ``driver`` of that name.
     """
 
     root: Path
@@ -67,6 +68,8 @@ class Job:
     accumulate: int = 1
     log: Log = "wandb"
     may_diverge: bool = False
+    shares: tuple[str, ...] = ()
+    checkpoints: int = 1
     driver: str = field(default_factory=own_name)
     folder: Path = field(default_factory=Path.cwd)
     environment: dict[str, str] = field(default_factory=dict[str, str])
@@ -105,7 +108,7 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
     input closes if its parent is gone; ranks, which ``torch.distributed.run`` starts, share it.
     """
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
-    module = ["ablations.runs.entry", str(directory), str(job.accumulate), job.log]
+    module = ["ablations.runs.entry", str(directory), *_settings(job)]
     with open_plain(directory / LOG_FILE, "ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", *(launch if place.ranks > 1 else []), *module],
@@ -118,6 +121,11 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
         )
 
 
+def _settings(job: Job) -> tuple[str, ...]:
+    """The arguments of a run's process after its directory."""
+    return str(job.accumulate), job.log, str(job.checkpoints)
+
+
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:
     """As :func:`start`, but as a fork of Python's fork server, which has imported torch.
 
@@ -128,7 +136,7 @@ def fork(directory: Path, job: Job, place: Place) -> RunProcess:
         return start(directory, job, place)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    arguments = (str(directory.absolute()), str(job.accumulate), job.log)
+    arguments = (str(directory.absolute()), *_settings(job))
     run = context.Process(target=_carry_out, args=(arguments, job.folder, environment(job, place)))
     try:
         with _FORKING:
@@ -157,7 +165,7 @@ class _Fork:
         return -signal.SIGKILL if code == _SERVER_KILLED else code
 
 
-def _carry_out(arguments: tuple[str, str, str], folder: Path, variables: dict[str, str]) -> None:
+def _carry_out(arguments: tuple[str, ...], folder: Path, variables: dict[str, str]) -> None:
     """Carry a run out, in its forked process."""
     os.setsid()
     directory = Path(arguments[0])

@@ -54,6 +54,19 @@ class SearchCells:
         self.names = self.search.names
         self.title = self.folder.title
 
+    def shares(self, name: str) -> tuple[str, ...]:
+        """None: a trial may be pruned, which only its own training is."""
+        del name
+        return ()
+
+    def has_training(self, name: str) -> bool:
+        del name
+        return False
+
+    def checkpoints(self, name: str) -> int:
+        del name
+        return 1
+
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         study = optuna.create_study(
             storage=storage,

@@ -20,6 +20,7 @@ from ablations.runs.process import (
     Start,
     signal_group,
 )
+from ablations.runs.shared import take_training
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
@@ -208,6 +209,9 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
         share_data(directory, _others(job, directory))
+        others = [locate(job.root / name) for name in job.shares]
+        if source := take_training(directory, job.experiment.config, others):
+            notes.append(f"scored with the training of {source.relative_to(job.root)}")
         write_attempt(directory, record)
         with open_plain(directory / LOG_FILE, "ab") as log:
             log_start = log.tell()

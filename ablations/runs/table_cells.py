@@ -11,6 +11,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.folder import TableFolder
+from ablations.runs.shared import has_training
 from ablations.tables.plan import refresh_plan, with_current_sources
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
@@ -34,8 +35,21 @@ class TableCells:
         longest_first = sorted(plan.cells, key=lambda cell: -flops[cell.row])
         self._cells: dict[str, Cell] = {str(cell): cell for cell in longest_first}
         self.names = tuple(self._cells)
+        self._trainings = {row: each for each in plan.trainings for row in each.rows}
         self.title = self.folder.title
         self._measures = [MEASURES[name] for name in plan.valid_measures]
+
+    def shares(self, name: str) -> tuple[str, ...]:
+        cell = self._cells[name]
+        others = (Cell(row, cell.seed) for row in self._trainings[cell.row].rows)
+        return tuple(str(other) for other in others if other != cell and str(other) in self._cells)
+
+    def has_training(self, name: str) -> bool:
+        config = self.folder.config(name)
+        return any(has_training(self.root / other, config) for other in self.shares(name))
+
+    def checkpoints(self, name: str) -> int:
+        return self._trainings[self._cells[name].row].checkpoints
 
     def create_study(self, storage: BaseStorage) -> optuna.Study:
         study = optuna.create_study(

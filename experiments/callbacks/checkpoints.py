@@ -67,18 +67,22 @@ def explain_restoring(checkpoint: Path | None) -> Generator[None]:
 
 
 class Checkpoints(Callback):
-    """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged.
+    """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged,
+    and at least ``kept``.
 
     The interval is a number of steps, or of minutes of training: then a checkpoint is written at
     the first step after each multiple of it. Several devices go by the first one's clock, which
     they ask only at logged steps. A checkpoint waits for a validation that is due at its step.
     """
 
-    def __init__(self, directory: Path, config: TrainingConfig, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, config: TrainingConfig, clock: Clock, kept: int = 1
+    ) -> None:
         self._directory = directory
         self._config = config
         self._clock = clock
-        self._keep = max(_FEWEST_KEPT, config.average_checkpoints, config.also_average or 0)
+        averaged = max(config.average_checkpoints, config.also_average or 0)
+        self._keep = max(_FEWEST_KEPT, averaged, kept)
         self._intervals = 0
         self._due = self._ending = False
 

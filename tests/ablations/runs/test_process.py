@@ -244,7 +244,7 @@ def test_a_model_that_exits_has_failed_and_a_signal_has_stopped_it(
 
     monkeypatch.setattr("experiments.run.run", leave)
     directory = claimed(tmp_path / "run", folder)
-    assert entry._carry_out(directory, 1, "none").state == state
+    assert entry._carry_out(directory, log="none").state == state
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_whatever_the_models_code_raises_ends_a_run_with_a_line(
         raise error
 
     monkeypatch.setattr(entry, "execute", fail)
-    outcome = entry._carry_out(claimed(tmp_path / "run", folder), 1, "none")
+    outcome = entry._carry_out(claimed(tmp_path / "run", folder), log="none")
     assert (outcome.state, outcome.message) == (state, message)
     assert ("Traceback" in capsys.readouterr().err) == (state == "failed")
 

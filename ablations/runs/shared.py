@@ -1,0 +1,61 @@
+"""Take the training of another run, whose row differs only in decoding or averaging."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ablations.tables.trainings import needed_checkpoints, written_checkpoints
+from experiments.records.experiment import CHECKPOINTS
+from experiments.records.outputs import METRICS_FILE, is_regular, step_checkpoints
+from experiments.records.run import read_run
+from transformer.config import Config, training_digest
+from transformer.files import copy_plain
+
+
+def has_training(directory: Path, config: Config) -> bool:
+    """Whether the run in ``directory`` is finished, and still has the checkpoints that a run of
+    ``config``, with the same training, is scored with.
+    """
+    run = read_run(directory)
+    result, experiment = run.result, run.experiment
+    if result is None or experiment is None or result.steps != config.training.max_steps:
+        return False
+    if training_digest(experiment.config) != training_digest(config):
+        return False  # it is stale
+    found = step_checkpoints(directory)
+    if not found or found[-1][0] != result.steps:
+        return False
+    count = sum(is_regular(path) or step == result.steps for step, path in found)
+    written = written_checkpoints(config.training)
+    needed = needed_checkpoints(config)
+    return count >= (needed if written is None else min(needed, written))
+
+
+def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Path | None:
+    """Give a run that has no checkpoint yet those of the first of the ``others`` that has them.
+
+    Returns:
+        The directory that they are from; None if there is none.
+    """
+    if step_checkpoints(directory):
+        return None
+    for other in others:
+        if has_training(other, config):
+            _take(other, directory)
+            return other
+    return None
+
+
+def _take(source: Path, target: Path) -> None:
+    """The newest checkpoint is last, so that after a kill none of those before it is missing."""
+    if (source / METRICS_FILE).is_file():
+        copy_plain(source / METRICS_FILE, target / METRICS_FILE)
+    (target / CHECKPOINTS).mkdir(exist_ok=True)
+    for _, path in step_checkpoints(source):
+        copy = target / CHECKPOINTS / path.name
+        try:
+            os.link(path, copy)  # which takes no space: a checkpoint is replaced, never changed
+        except OSError:  # as of a file system without such links
+            copy_plain(path, copy)
