@@ -16,6 +16,7 @@ from ablations.folder import TableFolder
 from ablations.runs.options import Places, count_cores
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
+from ablations.tables.trainings import needed_checkpoints
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.run import Run
 from transformer.config import Config
@@ -158,8 +159,7 @@ def _find_speed(
 
 def checkpoint_bytes(config: Config) -> int:
     """Disk space of the checkpoints that a run keeps."""
-    training = config.training
-    kept = max(_MIN_CHECKPOINTS, training.average_checkpoints, training.also_average or 0)
+    kept = max(_MIN_CHECKPOINTS, needed_checkpoints(config))
     return count_parameters(config.model) * _PARAMETER_BYTES * kept
 
 

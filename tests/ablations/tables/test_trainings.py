@@ -116,6 +116,9 @@ def test_the_table_of_decoding_has_one_training_at_each_scale() -> None:
         plan = make_plan(TABLE, find_scale(TABLE, name), TABLE.rows, (1,))
         (training,) = plan.trainings
         assert training.checkpoints == 20 and training.rows == tuple(x.name for x in TABLE.rows)
+        # Ten minutes of twelve hours, or 1,500 of 100,000 steps.
+        config = plan.base.training
+        assert config.checkpoint_every_steps / config.max_steps == pytest.approx(0.015)
         configs = plan.configs.values()
         assert {x.decoding.beam_size for x in configs} == {1, 2, 4, 8, 16}
         assert {x.decoding.length_penalty for x in configs} == {0.0, 0.6, 1.0}
