@@ -51,6 +51,7 @@ class Clock(Callback):
     def __init__(self) -> None:
         self._before = 0.0
         self._started: float | None = None
+        self._saved: float | None = None
         self._ended: float | None = None
         self.source_tokens = 0
         self.target_tokens = 0
@@ -63,8 +64,9 @@ class Clock(Callback):
         return self._before + (self._ended or time.monotonic()) - self._started
 
     def state_dict(self) -> dict[str, Any]:
+        self._saved = time.monotonic()
         return {
-            "seconds": self.seconds,
+            "seconds": self._before + self._saved - (self._started or self._saved),
             "source_tokens": self.source_tokens,
             "target_tokens": self.target_tokens,
         }
@@ -78,7 +80,8 @@ class Clock(Callback):
         self._started = time.monotonic()
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        self._ended = time.monotonic()
+        # Not that of writing the last checkpoint, so that all who continue from it have one time.
+        self._ended = self._saved or time.monotonic()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
