@@ -167,12 +167,7 @@ def search(
 
 @command("status runs/table3-small --watch")
 def status(
-    directory: Directory,
-    /,
-    *,
-    variant: Variants = (),
-    watch: bool = False,
-    json: bool = False,
+    directory: Directory, /, *, variant: Variants = (), watch: bool = False, json: bool = False
 ) -> int:
     """Print how far a table or a search is, where its runs are, and what failed.
 

@@ -30,7 +30,7 @@ from experiments.devices import (
 from experiments.display import Display
 from experiments.evaluate.scoring import score_run
 from experiments.records.checksums import SUMS_FILE, record_checksums, verify_files
-from experiments.records.data import check_text, record_data, record_source, recorded_data
+from experiments.records.data import check_text, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log, load_experiment
 from experiments.records.outputs import newest_sound, step_checkpoints
 from experiments.records.ownership import (
@@ -46,6 +46,7 @@ from experiments.records.ownership import (
 )
 from experiments.records.progress import STOPPED_EXIT_CODE, RunState, stop_signals
 from experiments.records.result import Result, load_result, save_result
+from experiments.records.source import record_imported, record_source
 from experiments.tracking import Tracking
 from transformer.config import ModelConfig
 from transformer.data.module import TranslationDataModule
@@ -130,6 +131,7 @@ def run(
                 return None
             result = score_run(experiment, directory, data.corpus, trainer, clock, display)
             check_not_removed(directory)
+            record_imported(directory)
             result = record_checksums(directory, result)
             save_result(directory, result)
             display.start(RunState.DONE)
@@ -162,7 +164,7 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
         claim(directory, experiment)
         record_data(directory, corpus)
         if (variant := experiment.config.model.model) is not None:
-            record_source(directory, variant)
+            record_source(directory, [variant])
     return data
 
 
@@ -215,7 +217,10 @@ def _train(
     )
     if checkpoint is not None:
         display.say(f"resuming at step {step} of {max_steps}")
-    _fit(trainer, _make_module(experiment), data, checkpoint)
+    module = _make_module(experiment)
+    if is_first_rank():
+        record_imported(directory)
+    _fit(trainer, module, data, checkpoint)
     if checkpoint is not None and not clock.target_tokens:
         raise InputError(f"{checkpoint} does not say what was trained before: remove it")
     return trainer, clock

@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 from tests.browser import browser  # noqa: E402  # a fixture
 from tests.samples import TINY_MODEL, number_pairs, tiny, write_corpus  # noqa: E402
+from transformer import variant  # noqa: E402
 from transformer.config import Config, Corpus  # noqa: E402
 from transformer.data.corpora.folders import folder_corpus  # noqa: E402
 from transformer.data.vocabulary import Vocabulary, train_vocabulary  # noqa: E402
@@ -90,3 +91,9 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
     path = tmp_path_factory.mktemp("vocabulary") / "v.model"
     train_vocabulary(chain(*number_pairs(29, seed=7)), TINY_MODEL.vocab_size, path)
     return Vocabulary(path)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test stands for a process, which keeps the classes that it has loaded."""
+    monkeypatch.setattr(variant, "_LOADED", {})

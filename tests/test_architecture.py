@@ -70,6 +70,13 @@ ALLOWED = {
         "transformer.python_files",
         "transformer.sources",
     ),
+    "transformer.imported_files": (
+        "transformer.config",
+        "transformer.errors",
+        "transformer.files",
+        "transformer.sources",
+        "transformer.variant",
+    ),
     "transformer.variants": (
         "transformer.config",
         "transformer.kernels",

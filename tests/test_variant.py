@@ -13,7 +13,6 @@ import torch
 from lightning.pytorch import LightningModule
 
 from tests.samples import TINY_MODEL
-from transformer import variant
 from transformer.config import ModelConfig
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
@@ -66,12 +65,6 @@ def unused():
 def has_changed(name: str) -> bool:
     """Whether the source of a variant is known here and is not what it was."""
     return current_name(name) != name
-
-
-@pytest.fixture(autouse=True)
-def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process keeps what it has loaded."""
-    monkeypatch.setattr(variant, "_LOADED", {})
 
 
 @pytest.fixture

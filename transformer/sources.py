@@ -40,7 +40,7 @@ def definitions(module: str, kind: str, file: Path) -> tuple[set[str], set[Path]
         if place in seen:
             continue
         seen.add(place)
-        statements = _statements(path, path.read_bytes())
+        statements = statements_of(path, path.read_bytes())
         own = _own_names(tuple(statements))
         names = {each for at, each in seen if at == path}
         for statement in statements:
@@ -54,8 +54,12 @@ def definitions(module: str, kind: str, file: Path) -> tuple[set[str], set[Path]
 
 
 @functools.cache
-def _statements(path: Path, source: bytes) -> list[ast.stmt]:
-    """The statements of a file, without docstrings, unless it reads some."""
+def statements_of(path: Path, source: bytes) -> list[ast.stmt]:
+    """The statements of a file, without docstrings, unless it reads some.
+
+    Raises:
+        InputError: if it is not Python.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
@@ -109,7 +113,7 @@ def _changes(statement: ast.stmt, names: set[str], own: frozenset[str]) -> bool:
     if isinstance(statement, _Definition):
         decorators = {_root(each) for each in statement.decorator_list}
         return bool(decorators & own)  # which may register it
-    if _is_main(statement):
+    if is_main(statement):
         return False
     if isinstance(statement, ast.Expr):
         if not isinstance(statement.value, ast.Call):
@@ -142,7 +146,7 @@ def _touched(statement: ast.stmt) -> set[str]:
     return found
 
 
-def _is_main(statement: ast.stmt) -> bool:
+def is_main(statement: ast.stmt) -> bool:
     """Whether it is the part of a file that runs only as a script."""
     if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.Compare):
         return False
@@ -189,7 +193,7 @@ class _Folder:
     def _all_of(self, module: str) -> Iterator[tuple[Path, str]]:
         path = self._find(module)
         if path is not None:
-            for statement in _statements(path, path.read_bytes()):
+            for statement in statements_of(path, path.read_bytes()):
                 yield from ((path, name) for name in _bound(statement))
 
     def _origin(self, file: Path, node: ast.ImportFrom) -> str:

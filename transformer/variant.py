@@ -210,26 +210,45 @@ def _source(module: str) -> Path:
     """The file of a module."""
     if (file := _trusted().get(module)) and file.is_file():
         return file
-    with suppress(ImportError):
-        spec = importlib.util.find_spec(module) if is_installed(module) else None
-        if spec and spec.origin:
-            return Path(spec.origin)
+    with suppress(ImportError, ValueError):
+        if is_installed(module) and (file := _installed_file(module)):
+            return file
     name = f"{module.rpartition('.')[2]}.py"
     raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{name}")
 
 
-def source_files(name: str) -> dict[str, str]:
-    """The text of each file, by its name, that defines a variant; none for one of ours."""
+def _installed_file(module: str) -> Path | None:
+    """The file of a module, found without importing the packages above it."""
+    package, *parts = module.split(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or not parts:
+        return Path(spec.origin) if spec and spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        path = Path(folder).joinpath(*parts)
+        for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+            if file.is_file():
+                return file
+    return None
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The module and the class of a name."""
     module, kind, _ = _parts(name)
-    if module.partition(".")[0] == __package__:
-        return {}
-    file = _source(module)
-    _, files = definitions(module, kind, file)
-    folder = file.parent
-    return {
-        path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace")
-        for path in sorted(files)
-    }
+    return module, kind
+
+
+def is_own(name: str) -> bool:
+    """Whether a class is the user's own, and not one of the project."""
+    return split_name(name)[0].partition(".")[0] != __package__
+
+
+def source_file(name: str) -> Path:
+    """The file of a class, by its name.
+
+    Raises:
+        InputError: if it is not known here.
+    """
+    return _source(split_name(name)[0])
 
 
 def source_digest(module: str, kind: str) -> str:
@@ -238,10 +257,15 @@ def source_digest(module: str, kind: str) -> str:
     digest, contents = _DIGESTS.get((file, kind), ("", {}))
     if not contents or {path: _content(path) for path in contents} != contents:
         needed, files = definitions(module, kind, file)
-        digest = hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]
+        digest = digest_of(needed)
         _DIGESTS[file, kind] = digest, {path: _content(path) for path in files}
     return digest
 
 
 def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
+
+
+def digest_of(needed: set[str]) -> str:
+    """The digest of the statements that define a class."""
+    return hashlib.sha256("\n".join(sorted(needed)).encode()).hexdigest()[:8]

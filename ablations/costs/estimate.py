@@ -19,6 +19,7 @@ from ablations.tables.table import Cell
 from ablations.tables.trainings import needed_checkpoints
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.run import Run
+from experiments.records.source import source_warnings
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
@@ -112,7 +113,7 @@ def plan_table(
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
         settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
-        warnings=(*warnings_of(plan, speed.devices), *stale_rows(runs)),
+        warnings=(*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs)),
         seeds=seeds,
         device=speed.device,
         devices=count,

@@ -19,6 +19,7 @@ from ablations.report.results import problems, results_grid
 from ablations.report.seeds import seeds_grid, verdicts
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.progress import printable
+from experiments.records.source import source_warnings
 
 
 def write_report(folder: TableFolder) -> str:
@@ -38,7 +39,8 @@ def write_report(folder: TableFolder) -> str:
         if table.base and table.base.results:
             ratios = regime(plan.base, table.base.results[0])
     warnings = list(warnings_of(plan, [result.device for result in table.results]))
-    warnings += stale_rows(run for row in table.rows for run in row.runs)
+    runs = [run for row in table.rows for run in row.runs]
+    warnings += [*stale_rows(runs), *source_warnings(runs)]
     values = {
         "title": plan.title,
         "headline": f"Table {plan.table} at scale {plan.scale} on {corpus.name} "

@@ -26,6 +26,7 @@ from ablations.tables.warn import warnings_of_runs
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
+from experiments.records.source import source_warnings
 from transformer import formats
 from transformer.config import Config
 from transformer.errors import InputError
@@ -171,7 +172,10 @@ def _values(
         "progress": f"{search.describe_rungs()}{_saved(search, trials)}",
         "matters": _what_matters(trials, shares),
         "trials": _trials(search, trials, best_trial),
-        "warnings": list(warnings_of_runs({"the base": search.base}, devices)),
+        "warnings": [
+            *warnings_of_runs({"the base": search.base}, devices),
+            *source_warnings(folder.look()),
+        ],
         "problems": [f"{trial.name}: {trial.reason}" for trial in trials if trial.reason],
         "facts": list(_facts(search, trials)),
         "search": search,  # for the notes

@@ -19,6 +19,7 @@ from experiments.records.run import Run, locate, read_run
 from transformer.config import override
 from transformer.errors import InputError
 from transformer.files import locked, rename, within
+from transformer.imported_files import has_changed_since
 
 
 def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
@@ -133,17 +134,24 @@ def _rename(root: Path, old: str, name: str) -> None:
 
 
 def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
-    """Move the stale runs of these rows to ``replaced/``, so that they are trained anew.
+    """Move the runs of these rows whose settings or source have changed since to ``replaced/``, so
+    that they are trained anew.
 
-    Called again after a kill it moves what is left; a run that was trained since is not stale.
+    Called again after a kill it moves what is left; a run that was trained since has not changed.
     """
     rows = {*rows}
     with locked(root / LOCK_FILE):
         folder = TableFolder(root)
-        stale = [run for run in folder.look() if run.state == RunState.STALE and run.row in rows]
+        stale = [run for run in folder.look() if run.row in rows and _has_changed(run)]
         names = {run.name: next_replaced(root, run.name, folder.collection.lines) for run in stale}
         _set_aside(root, names, folder)
     return [*names]
+
+
+def _has_changed(run: Run) -> bool:
+    if run.state != RunState.DONE or run.source is None:
+        return run.state == RunState.STALE
+    return has_changed_since(run.source, run.source_places)
 
 
 def _set_aside(root: Path, names: Mapping[str, str], folder: TableFolder) -> None:

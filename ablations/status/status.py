@@ -12,8 +12,10 @@ from typing import Any
 from ablations.costs.speed import Timing, predict, until_the_last
 from ablations.folder import open_runs
 from ablations.runs.lock import is_driven
+from ablations.tables.warn import stale_rows
 from experiments.records.progress import Progress, RunState
 from experiments.records.run import Run
+from experiments.records.source import source_warnings
 from transformer.config import Config, to_dict
 
 ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP, RunState.STALE)
@@ -25,7 +27,7 @@ class Status:
 
     ``seconds_left`` is until the last run ends with as many at a time as now, and ``left`` that of
     each run in progress by its name; None if unknown. ``is_driven`` says that a driver is at work,
-    even if no run has begun.
+    even if no run has begun. ``warnings`` are lines about rows that have changed.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Status:
     seconds_left: float | None = None
     left: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     is_driven: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def counts(self) -> Mapping[RunState, int]:
@@ -64,7 +67,7 @@ class Status:
             for run in self.runs
         ]
         about_all = {"seconds_left": self.seconds_left, "is_driven": self.is_driven}
-        return {"title": self.title, "runs": runs, **about_all}
+        return {"title": self.title, "runs": runs, **about_all, "warnings": self.warnings}
 
 
 class DirectoryReader:
@@ -94,6 +97,7 @@ class DirectoryReader:
             seconds_left=seconds_left,
             left=left,
             is_driven=driven,
+            warnings=(*stale_rows(runs), *source_warnings(runs)),
         )
 
 

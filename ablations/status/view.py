@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ablations.status.status import ENDED, DirectoryReader, Status
-from ablations.tables.warn import stale_rows
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from experiments.records.run import Run
@@ -122,7 +121,7 @@ def block(status: Status, height: int | None = None) -> RenderableType:
     if height is not None:
         failures = failures[: height // 3]
         # The headline (up to two lines), the columns' heads, the count and the cursor take five.
-        room = max(1, height - 5 - len(failures))
+        room = max(1, height - 5 - len(status.warnings) - len(failures))
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for name in HEADS:
         side = "left" if name in ("run", "state", "on") else "right"
@@ -133,8 +132,8 @@ def block(status: Status, height: int | None = None) -> RenderableType:
     parts: list[RenderableType] = [Text(_headline(status)), table]
     if len(runs) > room:
         parts.append(Text(f"… and {len(runs) - room} more", style="dim"))
-    stale = [Text(f"warning: {text}") for text in stale_rows(status.runs)]
-    return Group(*parts, *stale, *failures)
+    warnings = [Text(f"warning: {text}", _COLOURS["warn"]) for text in status.warnings]
+    return Group(*parts, *warnings, *failures)
 
 
 def _failures(status: Status) -> list[Text]:

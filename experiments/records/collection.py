@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from experiments.records.checksums import CHANGED, MISSING
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE, Experiment
@@ -202,6 +203,14 @@ class CollectedRun(Run):
     def experiment(self) -> Experiment | None:
         where = str(self.directory / CONFIG_FILE)
         return None if self.line.config is None else from_dict(Experiment, self.line.config, where)
+
+    @cached_property
+    def source(self) -> Mapping[str, Any] | None:
+        return self.line.source
+
+    @cached_property
+    def source_places(self) -> Mapping[str, Any]:
+        return {}
 
     @property
     def curve(self) -> dict[int, float]:

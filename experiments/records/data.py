@@ -1,4 +1,4 @@
-"""The data and the class that a run started with."""
+"""The data that a run started with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.records.experiment import DATA_FILE, SOURCE_FILE, load_experiment
+from experiments.records.experiment import DATA_FILE, load_experiment
 from transformer.config import text_settings, to_dict
 from transformer.corpus import Corpus
 from transformer.data.fetch.cache import sha256_of
@@ -20,7 +20,6 @@ from transformer.data.prepared import (
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import BlockedError, InputError
 from transformer.files import check_plain, write_atomically, write_json
-from transformer.variant import source_files
 
 
 def recorded_data(directory: Path) -> Manifest | None:
@@ -37,12 +36,6 @@ def record_data(directory: Path, corpus: PreparedCorpus) -> None:
     if not (directory / DATA_FILE).exists():
         write_json(directory / DATA_FILE, to_dict(corpus.manifest))
     write_atomically(directory / VOCABULARY_FILE, corpus.vocabulary_file.read_bytes())
-
-
-def record_source(directory: Path, variant: str) -> None:
-    """Record the source of the class that the run is begun with, if it is the user's own."""
-    if not (directory / SOURCE_FILE).exists() and (files := source_files(variant)):
-        write_json(directory / SOURCE_FILE, files)
 
 
 def check_text(directory: Path, corpus: Corpus) -> None:

@@ -17,6 +17,8 @@ CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
 # The files of a user's class that the run was begun with.
 SOURCE_FILE = "source.json"
+# Where they are on this machine; of no copy.
+PLACES_FILE = "source-places.json"
 CHECKPOINTS = "checkpoints"
 # Where an export says from which weights it was made.
 EXPORT_FILE = "export.json"

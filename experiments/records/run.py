@@ -8,15 +8,22 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from experiments.records.attempt import Attempt, Failure, read_attempt
 from experiments.records.checksums import check_unchanged, verify_files
-from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
+from experiments.records.experiment import (
+    CONFIG_FILE,
+    PLACES_FILE,
+    SOURCE_FILE,
+    Experiment,
+    load_experiment,
+)
 from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples
 from experiments.records.processes import is_running, process_of
 from experiments.records.progress import (
@@ -168,6 +175,23 @@ class Run:
         """What is run; None before it has begun."""
         has_begun = (self.files / CONFIG_FILE).is_file()
         return self._read(load_experiment) if has_begun else None
+
+    @cached_property
+    def source(self) -> Mapping[str, Any] | None:
+        """The source of the user's own classes that it began with; None without one."""
+        return self._find_json(SOURCE_FILE)
+
+    @cached_property
+    def source_places(self) -> Mapping[str, Any]:
+        """Where that was on this machine, by module."""
+        return self._find_json(PLACES_FILE) or {}
+
+    def _find_json(self, name: str) -> Mapping[str, Any] | None:
+        """A file that it can do without; None if there is none, or it is damaged."""
+        with suppress(InputError):
+            if os.path.lexists(self.files / name):
+                return self._read(lambda directory: read_json(directory / name))
+        return None
 
     @cached_property
     def metrics(self) -> Sequence[Mapping[str, float]]:

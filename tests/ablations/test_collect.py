@@ -18,10 +18,10 @@ from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
 from experiments.records.collection import Collection
-from experiments.records.data import record_source
 from experiments.records.line import ARCHIVES, RUNS_FILE
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
+from experiments.records.source import record_source
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import bowl, small_search, work_on
 from transformer.errors import InputError
@@ -275,11 +275,13 @@ def test_a_line_has_the_source_of_the_users_class(tmp_path: Path) -> None:
         "from parts import WIDTH\nfrom transformer import Transformer\n\n\n"
         "class Idea(Transformer):\n    width = WIDTH  # why\n"
     )
-    record_source(BASE.directory(root), variant_name(f"{file}:Idea"))
+    record_source(BASE.directory(root), [name := variant_name(f"{file}:Idea")])
     open_folder(root).collect(tmp_path / "collected")
     line = json.loads((tmp_path / "collected" / RUNS_FILE).read_text())
-    assert line["source"] == {"idea.py": file.read_text(), "parts.py": "WIDTH = 3\n"}
-    record_source(NARROW.directory(root), "transformer.variants.rotary:RotaryTransformer@0")
+    assert line["source"]["classes"] == [name]
+    near = {"idea.py": file.read_text(), "parts.py": "WIDTH = 3\n"}
+    assert near.items() <= line["source"]["files"]["idea"].items()
+    record_source(NARROW.directory(root), ["transformer.variants.rotary:RotaryTransformer@0"])
     assert not NARROW.directory(root).exists()
 
 

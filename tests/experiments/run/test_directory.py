@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from experiments.catalog.find import EXPERIMENTS
 from experiments.evaluate.trained import text_of_split
 from experiments.records.checksums import verify_files
 from experiments.records.data import recorded_data
-from experiments.records.experiment import Experiment, load_experiment
+from experiments.records.experiment import Experiment, Limits, load_experiment
 from experiments.records.outputs import read_metrics
 from experiments.records.ownership import lock_directory
 from experiments.records.progress import read_progress
@@ -31,7 +32,8 @@ from transformer.config import override
 from transformer.data.module import TranslationDataModule
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, training_flops
-from transformer.files import locked
+from transformer.files import locked, read_json
+from transformer.imported_files import has_changed_since
 from transformer.training.module import TransformerModule
 from transformer.variant import FILES_VARIABLE, variant_name
 
@@ -110,6 +112,50 @@ def test_a_variant_that_is_refused_claims_no_directory(
     with pytest.raises(InputError, match="has training_step, which nobody calls"):
         run(dataclasses.replace(experiment, config=config), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+LATE = """
+import torch
+
+from transformer import Transformer
+
+
+class Own(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        import built
+
+    def optimizer(self, config):
+        import trained
+
+        return torch.optim.SGD(self.parameters(), lr=trained.RATE)
+"""
+
+
+def test_a_run_keeps_what_it_imported_until_its_end_as_it_was_in_the_first_attempt(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(FILES_VARIABLE, "")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "lib")])
+    (tmp_path / "own.py").write_text(LATE)
+    (tmp_path / "lib").mkdir()
+    built, trained = (tmp_path / f"lib/{x}.py" for x in ("built", "trained"))
+    built.write_text("WIDTH = 1\n")
+    trained.write_text("RATE = 1.0\n")
+    experiment = tiny_experiment(folder, model=variant_name(f"{tmp_path / 'own.py'}:Own"))
+    directory = tmp_path / "run"
+    run(experiment, directory, limits=Limits(max_steps=1), log="none")
+    kept = {"own.py": LATE, "lib/built.py": "WIDTH = 1\n", "lib/trained.py": "RATE = 1.0\n"}
+    assert kept.items() <= read_json(directory / "source.json")["files"]["own"].items()
+    assert not has_changed_since(read_json(directory / "source.json"))
+    built.write_text("WIDTH = 2\n")
+    result = run(experiment, directory, limits=Limits(max_steps=2), log="none")
+    assert result is not None and result.steps == 2
+    assert kept.items() <= read_json(directory / "source.json")["files"]["own"].items()
+    assert has_changed_since(read_json(directory / "source.json"))
+    assert [problem for _, problem in verify_files(directory) if problem] == []
+    for name in ("built", "trained"):
+        del sys.modules[name]
 
 
 def test_a_finished_run_records_where_its_text_lies_now(

@@ -1,0 +1,59 @@
+"""The source of the user's own classes of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from experiments.records.experiment import PLACES_FILE, SOURCE_FILE
+from experiments.records.run import Run
+from transformer.files import read_json, write_json
+from transformer.imported_files import has_changed_since, places_of, source_record, with_imported
+
+_MOST_TRIALS = 10  # that are named
+
+
+def record_source(directory: Path, names: Iterable[str]) -> None:
+    """Record the source of the classes ``names`` that the run is begun with, as far as they are the
+    user's own, and where it is now.
+    """
+    if record := source_record(names):
+        write_json(directory / PLACES_FILE, places_of(record))
+        if not (directory / SOURCE_FILE).exists():
+            write_json(directory / SOURCE_FILE, record)
+
+
+def record_imported(directory: Path) -> None:
+    """Add what this process has imported since to the source that the run is recorded with."""
+    path = directory / SOURCE_FILE
+    if path.exists():
+        before = read_json(path)
+        if (record := with_imported(before)) != before:
+            write_json(path, record)
+
+
+def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
+    """A line with the rows, or trials, whose runs had imported a file that is another one now,
+    although what defines their class is as it was.
+    """
+    known: dict[str, bool] = {}  # seeds have the same record
+    changed: dict[str, str] = {}
+    for run in runs:
+        if (record := run.source) is None:
+            continue
+        places = run.source_places
+        key = json.dumps([record, places])
+        if key not in known:
+            known[key] = has_changed_since(record, places)
+        if known[key]:
+            changed[run.row or run.name] = run.row
+    names = list(changed)
+    if all(changed.values()):
+        again = f"; run … --again {','.join(names)} trains them anew"
+    else:  # trials, which may be hundreds
+        again, more = "", len(names) - _MOST_TRIALS
+        names = [*names[:_MOST_TRIALS], *([f"{more} more"] if more > 0 else [])]
+    if names:
+        said = ", ".join(names)
+        yield f"source changed since: {said}: a file that their runs had imported{again}"
