@@ -303,7 +303,7 @@ class TableFolder(Folder):
     def settings(self) -> Mapping[str, Record]:
         """The settings of each row that the table shows."""
         shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
-        return {row: {name: each[name] for name in shown} for row, each in found.items()}
+        return {row: {name: each.get(name) for name in shown} for row, each in found.items()}
 
 
 def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:

@@ -13,7 +13,7 @@ from bench.common import Figures, in_turn, lines_of, ratio_of
 from bench.workload import Workload, make_step
 from experiments.devices import default_device, device_name
 from transformer.kernels.threads import torch_threads
-from transformer.training.module import TransformerModule
+from transformer.training.method import make_module
 
 _WARM_UP_STEPS = 2
 
@@ -30,7 +30,7 @@ def time_rows(table: Table, scale: Scale, turns: int) -> Figures:
         tokens_per_batch=base.data.tokens_per_batch,
     )
     configs = (base, *plan.configs.values())
-    steps = [make_step(TransformerModule(config).to(device)) for config in configs]
+    steps = [make_step(make_module(config).to(device)) for config in configs]
     with torch_threads(1):
         name = device_name()
         times = in_turn(load.batches(_WARM_UP_STEPS + turns, device), *steps, device=device)

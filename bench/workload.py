@@ -16,6 +16,7 @@ from transformer.config import EOS_ID, Config, override
 from transformer.data.batches import Batch, BatchPlan, collate
 from transformer.data.buckets import Buckets
 from transformer.data.store import EncodedPairs, starts_of
+from transformer.training.method import make_module
 from transformer.training.module import TransformerModule
 from transformer.training.packing import PackedBatch
 from transformer.training.step_kinds import StepKind
@@ -84,7 +85,7 @@ def make_step_of(config: Config, way: Way, device: torch.device) -> Step:
 
     Packing a batch, which training does beforehand, is done when it comes for the first time.
     """
-    module = TransformerModule(override(config, compile=way == "compiled")).to(device)
+    module = make_module(override(config, compile=way == "compiled")).to(device)
     if way in ("plain", "compiled"):
         return make_step(module)
     optimizer = module.train().configure_optimizers()["optimizer"]

@@ -48,7 +48,7 @@ from experiments.records.progress import STOPPED_EXIT_CODE, RunState, stop_signa
 from experiments.records.result import Result, load_result, save_result
 from experiments.records.source import record_imported, record_source
 from experiments.tracking import Tracking
-from transformer.config import ModelConfig
+from transformer.config import Config
 from transformer.data.module import TranslationDataModule
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
@@ -56,9 +56,10 @@ from transformer.files import make_directory
 from transformer.formats import size
 from transformer.kernels.threads import torch_threads
 from transformer.training.checkpoints import check_trainings
+from transformer.training.method import check_classes, make_module
 from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
-from transformer.variant import load
+from transformer.variant import classes_of
 
 # What gloo and NCCL say when the other end of a connection is gone.
 _OF_LOST_RANKS = ("closed by peer", "reset by peer", "pair closure", "remote process exited")
@@ -99,8 +100,7 @@ def run(
     forget_stray_rank()
     world = find_world(devices)
     check_parts(accumulate, world.size, experiment.config.data.tokens_per_batch)
-    if (variant := experiment.config.model.model) is not None:
-        load(variant)  # refused, if it must be, before the directory is claimed for it
+    check_classes(experiment.config)  # before the directory is claimed for them
     if is_first_rank():
         check_configuration(directory, experiment)
         if not fenced:
@@ -163,8 +163,7 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
     if is_first_rank():
         claim(directory, experiment)
         record_data(directory, corpus)
-        if (variant := experiment.config.model.model) is not None:
-            record_source(directory, [variant])
+        record_source(directory, classes_of(experiment.config))
     return data
 
 
@@ -192,7 +191,7 @@ def _train(
         accelerator=default_device().type,
         devices=world.local,
         num_nodes=world.nodes,
-        strategy=_distributed(experiment.config.model) if world.size > 1 else "auto",
+        strategy=_distributed(experiment.config) if world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
         accumulate_grad_batches=accumulate,
@@ -254,7 +253,7 @@ def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | No
 
 def _make_module(experiment: Experiment) -> TransformerModule:
     with explain_out_of_memory(lambda: "making the model", _SMALLER_MODEL):
-        module = TransformerModule(experiment.config)
+        module = make_module(experiment.config)
         if experiment.config.model.model is not None:
             check_cache(module.model)  # rather than after hours of training
     return module
@@ -288,10 +287,10 @@ def _watch(started: list[subprocess.Popen[bytes]]) -> None:
     os._exit(1)
 
 
-def _distributed(config: ModelConfig) -> DDPStrategy:
+def _distributed(config: Config) -> DDPStrategy:
     # Gradients live in the buffers that are reduced, instead of being copied to and fro. A variant
-    # may have weights that a step does not use, such as those of a layer that is left out.
-    is_variant = config.model is not None
+    # or a method may have weights that a step does not use, as of a layer that is left out.
+    is_variant = config.model.model is not None or config.training.method is not None
     if is_first_rank():
         os.environ[STARTER] = str(os.getpid())
     return _Ranks(gradient_as_bucket_view=True, find_unused_parameters=is_variant)

@@ -147,7 +147,7 @@ def test_a_step_keeps_to_one_device(tiny_config: Config, monkeypatch: pytest.Mon
     )
     module = TransformerModule(tiny_config)
     module.model.to("meta")
-    smoothed, _ = module.loss(batch.to("meta"))
+    smoothed, _ = module.sums(batch.to("meta"))
     gradients = torch.autograd.grad(smoothed, list(module.parameters()))
     assert {gradient.device.type for gradient in gradients} == {"meta"}
 

@@ -19,7 +19,13 @@ from transformer.imported_files import (
     source_record,
     with_imported,
 )
-from transformer.variant import FILES_VARIABLE, current_name, load, source_file, variant_name
+from transformer.variant import (
+    FILES_VARIABLE,
+    current_name,
+    load_variant,
+    source_file,
+    variant_name,
+)
 
 CASES = Path(__file__).parents[2] / "shared" / "cases" / "h17_digest" / "changes.json"
 CHANGES = json.loads(CASES.read_text()) if CASES.is_file() else []
@@ -69,7 +75,7 @@ def begin(folder: Path, files: Mapping[str, str] = FILES) -> tuple[str, dict[str
     """The name of ``V`` in ``v.py``, and the record of a run that has just imported it."""
     write(folder, files)
     name = variant_name(f"{folder / 'v.py'}:V")
-    load(name)
+    load_variant(name)
     return name, source_record([name])
 
 
@@ -225,7 +231,7 @@ def test_classes_of_several_files_are_in_one_record(tmp_path: Path) -> None:
         tmp_path / "two", {"w.py": "from transformer import Transformer\nclass W(Transformer): 1"}
     )
     other = variant_name(f"{tmp_path / 'two' / 'w.py'}:W")
-    load(other)
+    load_variant(other)
     record = source_record([other, name])
     assert record["classes"] == sorted([name, other])
     assert not has_changed_since(record)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from transformer.evaluation.perplexity import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
+    from transformer.training.method import make_module
     from transformer.training.module import TransformerModule
 
 _MODULE_OF = {
@@ -49,6 +50,7 @@ _MODULE_OF = {
     "Transformer": "model.encoder_decoder",
     "load_pretrained": "pretrained",
     "TransformerModule": "training.module",
+    "make_module": "training.method",
 }
 
 # oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a product.
@@ -77,6 +79,7 @@ __all__ = [  # noqa: RUF022 - in the order in which they are needed
     "files_corpus",
     "folder_corpus",
     "TransformerModule",
+    "make_module",
     "TranslationDataModule",
     "Transformer",
     "replace_parts",

@@ -9,11 +9,12 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
+from transformer.fields import fits, takes
+from transformer.options import NO_OPTIONS, Options
 
 T = TypeVar("T")
 
@@ -42,31 +43,6 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
         raise InputError(f"{name} is {value!r}, but must be {expected}")
 
 
-def takes(kind: Any) -> str:
-    """The values that a field of this type takes, in words."""
-    first, *others = _kinds(kind)
-    words: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
-    words |= {str: "a string", Corpus: "a Corpus"}
-    if get_origin(first) is Literal:
-        words = {first: f"one of {', '.join(get_args(first))}"}
-    return words[first] + " or none" * (NoneType in others)
-
-
-def fits(value: object, kind: Any) -> bool:
-    """Whether a field of this type takes ``value``."""
-    first, *others = _kinds(kind)
-    if value is None:
-        return NoneType in others
-    if get_origin(first) is Literal:
-        return value in get_args(first)
-    kinds = (int, float) if first is float else (first,)
-    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
-
-
-def _kinds(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
-
-
 def _check_fields(config: Any) -> None:
     """Check each field by its type and the tables above; None stands for a setting that is off."""
     for each in dataclasses.fields(config):
@@ -86,6 +62,15 @@ def _check_fields(config: Any) -> None:
             _check(value < 2**bits, name, value, f"below 2**{bits}")
 
 
+def _check_class(field: str, name: str | None) -> None:
+    """Check the name of a class, if one is named."""
+    if name is None:
+        return
+    # A file may have any name, but no characters that could change a terminal.
+    named = name.isprintable() and re.fullmatch(r"[^:@]+:\w+@\w+", name)
+    _check(bool(named), field, name, "as transformer.variant_name names it")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """Section 3 and the columns of Table 3.
@@ -93,7 +78,7 @@ class ModelConfig:
     ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
     ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share. Of learned
     positions there are ``max_positions``; words further on share the last. ``model`` names a
-    variant, see ``transformer.variant``; None is the paper's.
+    variant, see ``transformer.variant``, and ``options`` its arguments; None is the paper's.
     """
 
     vocab_size: int = 37_000
@@ -107,13 +92,11 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     max_positions: int = 512
     model: str | None = None
+    options: Options = NO_OPTIONS
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        # A file may have any name, but no characters that could change a terminal.
-        name = self.model or "module:Class@digest"
-        named = name.isprintable() and re.fullmatch(r"[^:@]+:\w+@\w+", name)
-        _check(bool(named), "model", self.model, "as transformer.variant_name names it")
+        _check_class("model", self.model)
         _check(self.d_model % 2 == 0, "d_model", self.d_model, "even (pairs of sine and cosine)")
 
 
@@ -158,7 +141,9 @@ class TrainingConfig:
     ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
     10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
     products; by default it does from ``d_model`` 256 on one GPU, see
-    :mod:`transformer.training.fast_steps`. Rounding and the masks of dropout differ.
+    :mod:`transformer.training.fast_steps`. Rounding and the masks of dropout differ. ``method``
+    names a subclass of ``TransformerModule`` that trains in another way, and ``method_options`` its
+    arguments; None is the paper's.
     """
 
     seed: int = 1
@@ -180,9 +165,12 @@ class TrainingConfig:
     checkpoint_every_minutes: float | None = None
     validate_every_steps: int = 1_000
     log_every_steps: int = 50
+    method: str | None = None
+    method_options: Options = NO_OPTIONS
 
     def __post_init__(self) -> None:
         _check_fields(self)
+        _check_class("method", self.method)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,6 +225,8 @@ def config_fields() -> dict[str, tuple[str, Any]]:
 def override(config: Config, **changes: object) -> Config:
     """A copy of ``config`` with some fields changed, named without their sections.
 
+    Another ``model`` or ``method`` does not keep the options of the one before.
+
     Raises:
         InputError: for an unknown name, or a value that its section refuses.
     """
@@ -246,6 +236,8 @@ def override(config: Config, **changes: object) -> Config:
         if name not in fields:
             raise unknown_name("setting", name, fields)
         grouped.setdefault(fields[name][0], {})[name] = value
+        if name in OPTIONS_OF and getattr(getattr(config, fields[name][0]), name) != value:
+            grouped[fields[name][0]].setdefault(OPTIONS_OF[name], NO_OPTIONS)
     sections: dict[str, Any] = {
         section: dataclasses.replace(getattr(config, section), **values)
         for section, values in grouped.items()
@@ -259,6 +251,8 @@ def text_settings(config: Config) -> tuple[DataConfig, int]:
     return dataclasses.replace(data, tokens_per_batch=data.max_length), config.model.vocab_size
 
 
+# The fields that name a class, and those with its options.
+OPTIONS_OF = {"model": "options", "method": "method_options"}
 # What may change between two sessions of one training; its data has a digest of its own.
 _MAY_CHANGE = ("corpus", "compile", "average_checkpoints", "also_average")
 
@@ -266,7 +260,7 @@ _MAY_CHANGE = ("corpus", "compile", "average_checkpoints", "also_average")
 def training_digest(config: Config) -> str:
     """A hash of the settings that must stay as they are from a training's first step to its last.
 
-    Decoding does not count, nor the name of a variant's file, whose source has its own digest.
+    Decoding does not count, nor the name of a class's file, whose source has its own digest.
     Defaults are left out, so that a later version may add a setting.
     """
     settings: dict[str, object] = {}
@@ -277,8 +271,8 @@ def training_digest(config: Config) -> str:
                 continue
             whole = isinstance(value, float) and value.is_integer()
             settings[each.name] = int(value) if whole else value  # 1.0 is 1
-    if config.model.model is not None:
-        settings["model"] = config.model.model.rpartition(":")[2]
+    for name in OPTIONS_OF.keys() & settings.keys():
+        settings[name] = str(settings[name]).rpartition(":")[2]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -296,13 +290,21 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
     return [] if old == new else [f"{prefix}: {old!r} -> {new!r}"]
 
 
+# Left out where they are not set, as files of earlier versions do not have them.
+_WRITTEN_IF_SET = {"options": NO_OPTIONS, "method": None, "method_options": NO_OPTIONS}
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as JSON-compatible dictionaries and lists."""
 
-    def without_named(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: value for name, value in items if name != "named"}
+    def written(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: dict(value) if isinstance(value, Options) else value
+            for name, value in items
+            if name != "named" and not (name in _WRITTEN_IF_SET and value == _WRITTEN_IF_SET[name])
+        }
 
-    return json.loads(json.dumps(dataclasses.asdict(config, dict_factory=without_named)))
+    return json.loads(json.dumps(dataclasses.asdict(config, dict_factory=written)))
 
 
 def from_dict(
@@ -312,7 +314,8 @@ def from_dict(
     import dacite  # tests/gpu runs without it
 
     refused = dacite.DaciteError, InputError, AttributeError, TypeError, ValueError, KeyError
-    taken = dacite.Config(type_hooks={float: _number}, cast=[tuple], strict=strict)
+    hooks: dict[Any, Any] = {float: _number, Options: Options.of}
+    taken = dacite.Config(type_hooks=hooks, cast=[tuple], strict=strict)
     try:
         return dacite.from_dict(kind, values, taken)
     except refused as error:

@@ -1,4 +1,4 @@
-"""Name, find and build variants of the model.
+"""Name and find the classes of a user, and build variants of the model.
 
 A name is ``module:Class@digest``, with a digest of the source. The module is an installed one, or
 the name of a file that was given on the command line; nothing else is ever imported. Importing
@@ -13,18 +13,20 @@ import importlib.util
 import inspect
 import json
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer.config import ModelConfig
+from transformer.config import Config, ModelConfig, override
 from transformer.errors import BlockedError, InputError
 from transformer.files import expand_user
+from transformer.options import NO_OPTIONS
 from transformer.python_files import load_file
 from transformer.sources import definitions, is_installed
+
+Kind = TypeVar("Kind")
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,11 +38,29 @@ if TYPE_CHECKING:
 # The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
 # By name: a process keeps the class that it began with, though its file may be edited meanwhile.
-_LOADED: dict[str, type[Transformer]] = {}
+_LOADED: dict[str, type[Any]] = {}
 # By file and class: the digest, and the content of each file that it was made of.
 _DIGESTS: dict[tuple[Path, str], tuple[str, dict[Path, bytes]]] = {}
 # Of the training, beside Lightning's own: a variant that has them would expect them to be called.
-_OF_TRAINING = ("learning_rate", "learning_rate_after", "loss", "schedule", "training_loss")
+_OF_TRAINING = (
+    *("learning_rate", "loss", "optimizer", "per_target", "schedule", "scored_weights"),
+    *("sums", "take_step", "training_loss"),
+)
+# Classes of earlier versions, and the model and the method that are equal to them now.
+_VARIANTS = f"{__package__}.variants"
+_ADAMW = f"{_VARIANTS}.optimizers:AdamW"
+_MOVED: dict[str, tuple[str | None, str]] = {
+    f"{_VARIANTS}.optimizers:AdamWTransformer@576340d0": (None, _ADAMW),
+    f"{_VARIANTS}.optimizers:MuonTransformer@ff84ac14": (None, f"{_VARIANTS}.optimizers:Muon"),
+    f"{_VARIANTS}.modern:ModernTransformer@70af332f": (
+        f"{_VARIANTS}.modern:ModernTransformer",
+        _ADAMW,
+    ),
+    f"{_VARIANTS}.modern_relative:ModernRelativeTransformer@e569cff7": (
+        f"{_VARIANTS}.modern_relative:ModernRelativeTransformer",
+        _ADAMW,
+    ),
+}
 
 
 def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.Module]) -> None:
@@ -61,14 +81,17 @@ def build(config: ModelConfig) -> Transformer:
     from transformer.initialisation import draw_states, reset_from
     from transformer.model.encoder_decoder import Transformer
 
+    if config.model in _MOVED:
+        model, _ = _MOVED[config.model]
+        config = replace(config, model=model and variant_name(model))
     if config.model is None:
         return Transformer(config)
-    kind = load(config.model)
+    kind = load_variant(config.model)
     start = torch.get_rng_state()
-    states = draw_states(lambda: Transformer(replace(config, model=None)))
+    states = draw_states(lambda: Transformer(replace(config, model=None, options=NO_OPTIONS)))
     torch.set_rng_state(start)
     try:
-        model = kind(config)
+        model = kind(config, **dict(config.options))
         reset_from(model, states)  # again, as some parts may have been put in place since
     except Exception as error:  # any failure of a user's class is bad input
         message = " ".join(f"{type(error).__name__}: {error}".split())
@@ -76,22 +99,36 @@ def build(config: ModelConfig) -> Transformer:
     return model
 
 
-def load(name: str) -> type[Transformer]:
-    """The class of the variant called ``name``.
+def classes_of(config: Config) -> list[str]:
+    """The names of the classes that a configuration has in place of the paper's."""
+    return [name for name in (config.model.model, config.training.method) if name is not None]
+
+
+def current(config: Config) -> Config:
+    """``config`` with classes of earlier versions replaced by what is equal to them now."""
+    moved = _MOVED.get(config.model.model or "")
+    if moved is None:
+        return config
+    model, method = moved
+    return override(config, model=model and variant_name(model), method=variant_name(method))
+
+
+def load(name: str, of: type[Kind], word: str) -> type[Kind]:
+    """The class called ``name``, a subclass ``of`` another; ``word`` says what it is for.
 
     Raises:
         BlockedError: if its file is missing, or is not the one that the name was made of.
     """
     if name not in _LOADED:
-        _check_source(name)
-        variant = _import(name)
-        _check_source(name)  # it may have been edited while it was imported
-        _LOADED[name] = variant
+        _check_source(name, word)
+        found = _import(name, of, word)
+        _check_source(name, word)  # it may have been edited while it was imported
+        _LOADED[name] = found
     return _LOADED[name]
 
 
-def _check_source(name: str) -> None:
-    """Check that the source of a variant is what it was."""
+def _check_source(name: str, word: str) -> None:
+    """Check that the source of a class is what it was."""
     module, kind, digest = _parts(name)
     try:
         source, now = _source(module), source_digest(module, kind)
@@ -99,14 +136,12 @@ def _check_source(name: str) -> None:
         raise BlockedError(str(error)) from error
     if now != digest:
         raise BlockedError(
-            f"{kind} in {source} is not the {kind} of this model (digest {now}, not {digest}): "
+            f"{kind} in {source} is not the {kind} of this {word} (digest {now}, not {digest}): "
             "restore its source, which the run's source.json has, or train again"
         )
 
 
-def _import(name: str) -> type[Transformer]:
-    from transformer.model.encoder_decoder import Transformer
-
+def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
     module, kind, _ = _parts(name)
     source = _source(module)
     try:
@@ -115,20 +150,30 @@ def _import(name: str) -> type[Transformer]:
     except ImportError as error:
         raise InputError(f"{source} cannot be imported ({error}): install what it needs") from error
     variant = getattr(code, kind, None)
-    if not (isinstance(variant, type) and issubclass(variant, Transformer)):
-        raise InputError(f"{kind} in {source} is no subclass of transformer.Transformer")
-    _refuse_unused_methods(variant, source)
+    if not (isinstance(variant, type) and issubclass(variant, of)):
+        raise InputError(
+            f"{kind} in {source} is no subclass of transformer.{of.__name__}, which {word} takes"
+        )
     return variant
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """The module, the class and the digest of a variant's name."""
+    """The module, the class and the digest of a name."""
     path, _, digest = name.partition("@")
     module, _, kind = path.rpartition(":")
     return module, kind, digest
 
 
-def _refuse_unused_methods(variant: type[Transformer], source: Path) -> None:
+def load_variant(name: str) -> type[Transformer]:
+    """The class of the variant called ``name``."""
+    from transformer.model.encoder_decoder import Transformer
+
+    variant = load(name, Transformer, "model")
+    _refuse_unused_methods(variant, inspect.getfile(variant))
+    return variant
+
+
+def _refuse_unused_methods(variant: type[Transformer], source: str) -> None:
     """Refuse a variant with a method that is named like one of training's, as nobody calls it."""
     from transformer.model.encoder_decoder import Transformer
 
@@ -136,26 +181,26 @@ def _refuse_unused_methods(variant: type[Transformer], source: Path) -> None:
     for name in sorted({name for kind in kinds for name in vars(kind)}):
         if hasattr(Transformer, name) or not _is_of_training(name, getattr(variant, name)):
             continue
-        door = "a variant is a model alone, and all are trained with the same step and loss"
-        if re.search("optimizer|schedule|learning_rate", name):
-            door = (
-                "write optimizer(config), which returns a torch optimizer, or set schedule and "
-                "learning_rate_factor of the configuration"
-            )
-        raise InputError(f"{variant.__name__} in {source} has {name}, which nobody calls: {door}")
+        door = "class Mine(TransformerModule): …, and row(…, method=Mine)"
+        if name == "optimizer":
+            door = f"def optimizer(self): … of self.model in {door}"
+        raise InputError(
+            f"{variant.__name__} in {source} has {name}, which nobody calls: a variant is a model "
+            f"alone, and how it is trained is a method of its own; write {door}"
+        )
 
 
 def _is_of_training(name: str, value: object) -> bool:
     if name in _OF_TRAINING:
         return True
-    if name.startswith("_") or name == "optimizer" or not inspect.isroutine(value):
+    if name.startswith("_") or not inspect.isroutine(value):
         return False
     from lightning.pytorch import LightningModule  # takes seconds, and few variants come this far
 
     return inspect.isroutine(getattr(LightningModule, name, None))
 
 
-def variant_name(variant: type[Transformer] | str) -> str:
+def variant_name(variant: type[nn.Module] | str) -> str:
     """The name of a class, of ``module:Class``, or of ``FILE.py:Class``, whose file is trusted.
 
     Raises:
@@ -165,7 +210,7 @@ def variant_name(variant: type[Transformer] | str) -> str:
         module, colon, kind = variant.rpartition(":")
         kind = kind.partition("@")[0]
         if not colon:
-            raise InputError(f"{variant!r} is no variant: write FILE.py:Class or module:Class")
+            raise InputError(f"{variant!r} names no class: write FILE.py:Class or module:Class")
         file = expand_user(module) if module.endswith(".py") else None
     else:
         module, kind = variant.__module__, variant.__qualname__
@@ -181,6 +226,8 @@ def variant_name(variant: type[Transformer] | str) -> str:
 
 def current_name(name: str) -> str:
     """The name with the digest of the source as it is now; as it was if the source is not here."""
+    if name in _MOVED:
+        return name
     module, kind, _ = _parts(name)
     with suppress(InputError):
         return f"{module}:{kind}@{source_digest(module, kind)}"
@@ -188,7 +235,7 @@ def current_name(name: str) -> str:
 
 
 def class_name(name: str) -> str:
-    """The class alone of a variant's name."""
+    """The class alone of a name."""
     return _parts(name)[1]
 
 
@@ -214,7 +261,7 @@ def _source(module: str) -> Path:
         if is_installed(module) and (file := _installed_file(module)):
             return file
     name = f"{module.rpartition('.')[2]}.py"
-    raise InputError(f"a variant is in {module}, which is not installed: add --variant …/{name}")
+    raise InputError(f"a class is in {module}, which is not installed: add --variant …/{name}")
 
 
 def _installed_file(module: str) -> Path | None:

@@ -13,7 +13,7 @@ from transformer.config import BOS_ID, EOS_ID, Config, override
 from transformer.data.batches import Batch
 from transformer.evaluation.counts import step_flops
 from transformer.progress import show_activity
-from transformer.training.module import TransformerModule
+from transformer.training.method import make_module
 
 # A CPU takes tens of seconds for one of the paper's batches; a part takes as long per token.
 _CPU_TOKENS = 2_000
@@ -58,7 +58,7 @@ def _random_batch(vocab_size: int, tokens: int) -> Batch:
 
 
 def _median_seconds(name: str, config: Config, batch: Batch, device: torch.device) -> float:
-    module = TransformerModule(override(config, compile=False)).to(device).train()
+    module = make_module(override(config, compile=False)).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
 
     def step() -> None:

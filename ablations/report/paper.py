@@ -6,7 +6,7 @@ The order of its rows, and the regime in which they were trained.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ablations.report.grid import Grid
@@ -59,8 +59,10 @@ class Ratio(NamedTuple):
     paper: float
 
 
-def regime(config: Config, result: Result) -> list[Ratio]:
+def regime(config: Config, result: Result, rates: Mapping[int, float]) -> list[Ratio]:
     """Numbers without units of a base that has finished, ours and the paper's.
+
+    A method may have learning rates of its own: then they are the recorded ``rates``, by step.
 
     An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
     are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
@@ -68,8 +70,12 @@ def regime(config: Config, result: Result) -> list[Ratio]:
     """
     training, parameters = config.training, result.parameters
     warm_up, steps = training.warmup_steps, training.max_steps
-    peak = learning_rate(min(warm_up, steps), config.model.d_model, training)
-    last = learning_rate(steps, config.model.d_model, training)
+    peak, last = (_scheduled(config, step) for step in (min(warm_up, steps), steps))
+    if any(
+        not math.isclose(x, _scheduled(config, step), rel_tol=0.01) for step, x in rates.items()
+    ):
+        peak, last = max(rates.values()), rates[max(rates)]
+        warm_up = min(step for step, rate in rates.items() if rate == peak)
     corpus = result.corpus_target_tokens
     epochs = corpus and result.target_tokens / corpus
     return [
@@ -82,6 +88,10 @@ def regime(config: Config, result: Result) -> list[Ratio]:
             "tokens of a batch over those of the corpus", epochs and epochs / result.steps, 0.0002
         ),
     ]
+
+
+def _scheduled(config: Config, step: int) -> float:
+    return learning_rate(step, config.model.d_model, config.training)
 
 
 def regime_grid(ratios: Sequence[Ratio]) -> Grid:

@@ -37,7 +37,8 @@ def write_report(folder: TableFolder) -> str:
     if plan.is_compared and corpus.task == "translation":
         order = order_of_rows(table)
         if table.base and table.base.results:
-            ratios = regime(plan.base, table.base.results[0])
+            first = next(run for run in table.base.runs if run.result is not None)
+            ratios = regime(plan.base, table.base.results[0], first.learning_rates)
     warnings = list(warnings_of(plan, [result.device for result in table.results]))
     runs = [run for row in table.rows for run in row.runs]
     warnings += [*stale_rows(runs), *source_warnings(runs)]

@@ -19,6 +19,7 @@ from experiments.records.progress import FINAL, RunState
 from experiments.records.result import MEASURES, RESULT_FILE, Measure
 from experiments.records.run import LOG_FILE, Run
 from transformer import formats
+from transformer.config import OPTIONS_OF
 from transformer.errors import InputError
 from transformer.variant import class_name
 
@@ -37,10 +38,7 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
     rows = table.rows
     columns = [Column("row", [row.name for row in rows])]
     for name in table.settings:
-        cells = [
-            setting(name, row.settings[name]) if row.is_base or name in row.changed else ""
-            for row in rows
-        ]
+        cells = [_own_setting(row, name) for row in rows]
         columns.append(Column(label(name), cells, style="setting", optional=2))
     for measure in table.measures:
         columns += _scores(table, measure)
@@ -52,6 +50,13 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
     columns.append(Column("reference", references, style="theirs words", optional=1))
     details = [_details(table, row, page) for row in rows]
     return Grid(filled(columns), row_styles=_row_styles(table), name="rows", details=details)
+
+
+def _own_setting(row: RowNumbers, name: str) -> str:
+    """A setting of the base, or one that the row changes; empty for others."""
+    if name not in row.settings or not (row.is_base or name in row.changed):
+        return ""
+    return setting(name, row.settings[name])
 
 
 def filled(columns: Sequence[Column]) -> list[Column]:
@@ -86,7 +91,7 @@ def setting(name: str, value: Value) -> str:
     """The value of a setting."""
     if isinstance(value, int) and name == "max_steps":
         return formats.steps(value)
-    if name == "model":
+    if name in OPTIONS_OF:
         return class_name(str(value)) if value else "the paper's"
     if isinstance(value, float):
         return str(float(f"{value:.4g}"))
@@ -204,7 +209,10 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
     base = table.base or row
     configuration: list[tuple[str, str]] = []
     for name in table.shown:
-        ours, theirs = setting(name, row.settings[name]), setting(name, base.settings[name])
+        if name not in row.settings:  # an option of another row's class
+            continue
+        ours = setting(name, row.settings[name])
+        theirs = setting(name, base.settings[name]) if name in base.settings else ours
         words = ours if ours == theirs else f"{ours} (base: {theirs})"
         configuration.append((label(name), words))
     paths = [run.directory / name for run in row.runs for name in _FILES]

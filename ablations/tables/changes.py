@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
-from transformer.config import Config, Positions, Precision, Schedule, config_fields, fits, takes
+from transformer.config import (
+    OPTIONS_OF,
+    Config,
+    Positions,
+    Precision,
+    Schedule,
+    config_fields,
+    override,
+)
 from transformer.errors import InputError, unknown_name
-
-Value = int | float | str | None  # and bool, an int
+from transformer.fields import fits, takes
+from transformer.options import Options, Value
+from transformer.variant import class_name
 
 
 class Settings(TypedDict, total=False):
@@ -58,7 +67,7 @@ class Changes(Settings, total=False):
     target_language: str
 
 
-CHANGES: dict[str, object] = {**get_type_hints(Changes), "model": str | None}
+CHANGES: dict[str, object] = {**get_type_hints(Changes), **dict.fromkeys(OPTIONS_OF, str | None)}
 SCALE_SETTINGS: dict[str, object] = get_type_hints(Settings)
 # Table 3's columns, in its order, under its names.
 COLUMNS = {
@@ -89,10 +98,51 @@ def check_change(of: str, known: Mapping[str, object], name: str, value: object)
 
 
 def columns(config: Config) -> dict[str, Value]:
-    """The settings that a row may change, as they are in ``config``."""
-    found = {
+    """The settings that a row may change, as they are in ``config``; options as ``Class.name``."""
+    found = _fields(config)
+    found["target_language"] = config.data.corpus.target_language
+    options = {
+        option_name(str(found[of]), name): value
+        for of, field in OPTIONS_OF.items()
+        for name, value in found[field]
+    }
+    return {name: found[name] for name in CHANGES} | options
+
+
+def option_name(of: str, name: str) -> str:
+    """The name of an option of the class called ``of`` among the settings of a row."""
+    return f"{class_name(of)}.{name}"
+
+
+def is_option(name: str) -> bool:
+    """Whether a setting is an option of a class."""
+    return "." in name
+
+
+def with_changes(config: Config, changes: Mapping[str, object]) -> Config:
+    """:func:`override`, which takes options too; those of classes that are not in use do nothing.
+
+    Raises:
+        InputError: for an unknown setting, or a value that the configuration refuses
+    """
+    config = override(config, **{x: y for x, y in changes.items() if not is_option(x)})
+    found = _fields(config)
+    for of, field in OPTIONS_OF.items():
+        if found[of] is None:
+            continue
+        prefix, options = option_name(found[of], ""), dict(found[field])
+        given: dict[str, Any] = {
+            name.removeprefix(prefix): value
+            for name, value in changes.items()
+            if name.startswith(prefix)
+        }
+        if given:
+            config = override(config, **{field: Options.of({**options, **given})})
+    return config
+
+
+def _fields(config: Config) -> dict[str, Any]:
+    return {
         name: getattr(getattr(config, section), name)
         for name, (section, _) in config_fields().items()
     }
-    found["target_language"] = config.data.corpus.target_language
-    return {name: found[name] for name in CHANGES}

@@ -19,8 +19,9 @@ from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
 from experiments.devices import MOST
-from transformer.config import Config, fits
+from transformer.config import Config
 from transformer.errors import InputError, unknown_name
+from transformer.fields import fits
 from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error

@@ -12,14 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, SHOWN, check_name
-from ablations.tables.changes import COLUMNS, Value, columns
+from ablations.tables.changes import COLUMNS, Value, columns, with_changes
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
 from ablations.tables.trainings import Training, check_checkpoints, trainings_of
 from experiments.devices import MOST, faster_precision
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
-from transformer.config import Config, Precision, differences, from_dict, override, to_dict
+from transformer.config import (
+    OPTIONS_OF,
+    Config,
+    Precision,
+    differences,
+    from_dict,
+    override,
+    to_dict,
+)
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
 from transformer.files import locked, make_directory, read_json, write_json
@@ -62,13 +70,14 @@ class PlannedRow(Row):
         return frozenset(
             name
             for name, value in self.settings(base).items()
-            if value != theirs[name] and (name in COLUMNS or name in self.changes)
+            if (name not in theirs or value != theirs[name])
+            and (name in COLUMNS or name in self.changes)
         )
 
     def configure(self, base: Config, **more: object) -> Config:
         """The row as it is run on top of ``base``, with ``more`` fields changed."""
         corpus = {} if self.corpus is None else {"corpus": self.corpus}
-        return override(base, **self.scaled, **corpus, **more)
+        return with_changes(base, {**self.scaled, **corpus, **more})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,9 +132,12 @@ class Plan(Divisors):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Table 3's columns, and the other settings that rows change."""
-        changed = {name for row in self.rows for name in row.changed(self.base)}
-        return (*COLUMNS, *(x for x in columns(self.base) if x in changed and x not in COLUMNS))
+        """Table 3's columns, and the other settings that rows change, options last."""
+        changed = dict.fromkeys(
+            name for row in self.rows for name in sorted(row.changed(self.base))
+        )
+        known = (x for x in columns(self.base) if x in changed)
+        return tuple(dict.fromkeys((*COLUMNS, *known, *changed)))
 
     @property
     def configs(self) -> dict[str, Config]:
@@ -171,7 +183,8 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         scaled = {
             name: value
             for name, value in columns(config).items()
-            if name != "target_language" and (name in row.changes or value != unchanged[name])
+            if name != "target_language"
+            and (name in row.changes or name not in unchanged or value != unchanged[name])
         }
         return PlannedRow(
             name=row.name,
@@ -291,19 +304,20 @@ def refresh_plan(directory: Path) -> None:
 
 def with_current_sources(plan: Plan) -> Plan:
     """``plan`` with the sources of its classes as they are now, where they are known here."""
-    model = plan.base.model.model
-    if model is not None:
-        plan = replace(plan, base=override(plan.base, model=current_name(model)))
+    model, training = plan.base.model, plan.base.training
+    model = replace(model, model=model.model and current_name(model.model))
+    training = replace(training, method=training.method and current_name(training.method))
     rows = [
         replace(row, changes=_refreshed(row.changes), scaled=_refreshed(row.scaled))
         for row in plan.rows
     ]
-    return replace(plan, rows=tuple(rows))
+    base = replace(plan.base, model=model, training=training)
+    return replace(plan, base=base, rows=tuple(rows))
 
 
 def _refreshed(settings: dict[str, Value]) -> dict[str, Value]:
-    model = settings.get("model")
-    return {**settings, "model": current_name(str(model))} if model else settings
+    names = {name: current_name(str(settings[name])) for name in OPTIONS_OF if settings.get(name)}
+    return {**settings, **names}
 
 
 def _identity(plan: Plan) -> dict[str, Any]:

@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from ablations.files import check_name
-from ablations.tables.changes import SCALE_SETTINGS, Settings, Value, check_change, columns
-from transformer.config import Config, TrainingConfig, fits, override
+from ablations.tables.changes import (
+    SCALE_SETTINGS,
+    Settings,
+    Value,
+    check_change,
+    columns,
+    with_changes,
+)
+from transformer.config import Config, TrainingConfig
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
+from transformer.fields import fits
 from transformer.parsing.treebanks import PENN
 
 _PAPER_STEPS = TrainingConfig().max_steps
@@ -93,7 +101,8 @@ class Scale(Divisors):
             "max_steps": self.steps(values["max_steps"]),
             "corpus": corpus,
         }
-        return override(base, **{**self._replaced(base, settings), **kept, **divided, **mapped})
+        replaced = self._replaced(base, settings)
+        return with_changes(base, {**replaced, **kept, **divided, **mapped})
 
     def describe(self, base: Config) -> Iterator[str]:
         """Lines that say what it sets in a table with this base, and what it leaves."""

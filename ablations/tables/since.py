@@ -9,9 +9,16 @@ from ablations.tables.table import Row, Table, row
 from ablations.tables.table3 import BASE
 
 
-def change(name: str, found: str, model: str, **changes: Unpack[Changes]) -> Row:
+def change(
+    name: str,
+    found: str,
+    model: str | None = None,
+    method: str | None = None,
+    **changes: Unpack[Changes],
+) -> Row:
     """A row with what its source found, or Narang et al. 2021, table 1, who tried many."""
-    return row(name, model=f"transformer.variants.{model}", reference=found, **changes)
+    model, method = (x and f"transformer.variants.{x}" for x in (model, method))
+    return row(name, model=model, method=method, reference=found, **changes)
 
 
 # fmt: off
@@ -32,11 +39,11 @@ ROWS = (
     change("qk-norm",       "better", "attention:QueryKeyNormTransformer"), # Henry et al. 2020
     change("no-biases",     "same",   "layers:UnbiasedTransformer"),  # Raffel et al. 2020
     change("untied",        "same",   "modern:UntiedTransformer"),          # Press and Wolf 2017
-    change("adamw-cosine",  "better", "optimizers:AdamWTransformer",        # Loshchilov and
+    change("adamw-cosine",  "better", method="optimizers:AdamW",            # Loshchilov and
            schedule="cosine"),                                              # Hutter 2019
-    change("muon",          "better", "optimizers:MuonTransformer"),        # Jordan et al. 2024
+    change("muon",          "better", method="optimizers:Muon"),            # Jordan et al. 2024
     change("modern",        "better", "modern:ModernTransformer",           # Touvron et al. 2023
-           schedule="cosine", adam_beta2=0.95, clip_norm=1.0),
+           "optimizers:AdamW", schedule="cosine", adam_beta2=0.95, clip_norm=1.0),
 )
 # fmt: on
 

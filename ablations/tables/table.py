@@ -35,6 +35,7 @@ from transformer.variant import variant_name
 
 if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
+    from transformer.training.module import TransformerModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def row(
     test_f1: float | None = None,
     flops: float | None = None,
     model: type[Transformer] | str | None = None,
+    method: type[TransformerModule] | str | None = None,
     published: bool = False,
     reference: str = "",
     **changes: Unpack[Changes],
@@ -79,6 +81,7 @@ def row(
 
     Args:
         model: a variant, as its class or as ``module:Class``, which imports nothing yet
+        method: how it is trained, a subclass of ``TransformerModule`` named in the same ways
         published: a system of other authors, listed with the paper's figures and never run
         reference: in a word or two, the result of others, such as "better"
         test_bleu: of the test set, as in Table 2
@@ -96,6 +99,8 @@ def row(
             check_change("row", CHANGES, change, value)
         if model is not None:
             found["model"] = variant_name(model)
+        if method is not None:
+            found["method"] = variant_name(method)
     except InputError as error:
         raise InputError(f"row {name!r}: {error}") from error
     paper = Reported(perplexity, bleu, parameters_millions, test_bleu, test_f1, flops)

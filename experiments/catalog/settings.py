@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from experiments.records.experiment import Experiment
-from transformer.config import config_fields, fits, override, takes
+from transformer.config import OPTIONS_OF, config_fields, override
 from transformer.errors import InputError, unknown_name
+from transformer.fields import fits, takes
 from transformer.variant import class_name, variant_name
 
 # Fields that have another place on the command line.
@@ -44,8 +45,8 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
             raise InputError(f"unknown setting {name!r}: did you mean '{right}.{field}'?")
         if field in _ELSEWHERE:
             raise InputError(f"--set takes no {field}: give it as {_ELSEWHERE[field]}")
-        values[field] = variant_name(text) if field == "model" else _parse(field, text)
-    shown = {x: class_name(str(value)) if x == "model" else value for x, value in values.items()}
+        values[field] = variant_name(text) if field in OPTIONS_OF else _parse(field, text)
+    shown = {x: class_name(str(value)) if x in OPTIONS_OF else value for x, value in values.items()}
     words = "-".join(f"{field}={shown[field]}" for field in fields if field in values)
     if len(words) > _MOST_LETTERS:
         raise InputError(

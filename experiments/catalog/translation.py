@@ -84,6 +84,7 @@ _MULTI30K_LONG = override(
 _MULTI30K_MODERN = override(
     recipe(MULTI30K_EN_DE),
     model=variant_name("transformer.variants.modern_relative:ModernRelativeTransformer"),
+    method=variant_name("transformer.variants.optimizers:AdamW"),
     learning_rate_factor=1.0,
 )
 # The model of multi30k, with batches for sentences twice as long.

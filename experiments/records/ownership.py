@@ -6,13 +6,15 @@ import os
 import re
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.records.attempt import read_attempt
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
-from transformer.config import Config, differences, override, to_dict
+from transformer.config import Config, differences, to_dict
 from transformer.errors import BlockedError, InputError
 from transformer.files import locked, remove_unfinished, write_json
+from transformer.variant import current
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
@@ -52,11 +54,20 @@ def check_same_configuration(directory: Path, found: Experiment, experiment: Exp
 def identity(config: Config) -> Config:
     """What two runs must share to be the same: all settings, and the source of the user's classes.
 
-    The folders that text lies in do not count, nor the names of files with classes.
+    The folders that text lies in do not count, nor the names of files with classes; a class of an
+    earlier version counts as what replaced it.
     """
-    found = config.without_folders
-    model = found.model.model
-    return found if model is None else override(found, model=f"file:{model.rpartition(':')[2]}")
+    found = current(config.without_folders)
+    model, training = found.model, found.training
+    return replace(
+        found,
+        model=replace(model, model=_without_file(model.model)),
+        training=replace(training, method=_without_file(training.method)),
+    )
+
+
+def _without_file(name: str | None) -> str | None:
+    return name and f"file:{name.rpartition(':')[2]}"
 
 
 def changed_settings(before: Config, now: Config) -> list[str]:
@@ -74,7 +85,7 @@ def changed_settings(before: Config, now: Config) -> list[str]:
 
 def _of_source(change: str) -> str:
     """A change of a class, in words if only its source is another."""
-    source = re.fullmatch(r"model\.model: 'file:(\w+)@(\w+)' -> 'file:(\w+)@(\w+)'", change)
+    source = re.fullmatch(r"\S+: 'file:(\w+)@(\w+)' -> 'file:(\w+)@(\w+)'", change)
     if source is None or source[1] != source[3]:
         return change.replace("'file:", "'")
     return f"source of {source[1]}: {source[2]} -> {source[4]}"

@@ -212,6 +212,11 @@ class Run:
         """The training loss by step."""
         return self._by_step("loss")
 
+    @property
+    def learning_rates(self) -> dict[int, float]:
+        """The learning rate by step."""
+        return self._by_step("learning_rate")
+
     def _by_step(self, name: str) -> dict[int, float]:
         return {int(line["step"]): line[name] for line in self.metrics if name in line}
 

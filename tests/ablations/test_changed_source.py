@@ -26,7 +26,7 @@ from experiments.records.ownership import claim
 from experiments.records.source import record_source, source_warnings
 from tests.ablations.samples import finish
 from tests.ablations.search.samples import bowl, small_search, work_on
-from transformer.variant import FILES_VARIABLE, load, variant_name
+from transformer.variant import FILES_VARIABLE, load_variant, variant_name
 
 TABLE = """
 import sys
@@ -105,7 +105,7 @@ def test_plan_status_and_report_name_the_rows_in_a_line_each(
         experiment = plan.experiment(cell)
         claim(cell.directory(root), experiment)
         if (name := experiment.config.model.model) is not None:
-            load(name)
+            load_variant(name)
             record_source(cell.directory(root), [name])
     assert warnings(root) == []
     write(tmp_path, 2)
@@ -130,7 +130,7 @@ def test_the_report_of_a_search_names_the_trials(tmp_path: Path) -> None:
     root, file = tmp_path / "search", write(tmp_path, 1)
     small_search(root, trials=3)
     work_on(root, bowl)
-    load(name := variant_name(f"{file}:Own"))
+    load_variant(name := variant_name(f"{file}:Own"))
     record_source(root / "trial-0001", [name])
     write(tmp_path, 2)
     text = write_search_report(SearchFolder(root))

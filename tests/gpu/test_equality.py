@@ -96,7 +96,7 @@ def _loss_and_gradient(
     if isinstance(where, torch.dtype):
         config = override(config, precision="fp32")  # without autocast
     module = TransformerModule(override(config, compile=False)).to(where)
-    return _with_gradient(module.loss(batch.to(module.device)), module)
+    return _with_gradient(module.sums(batch.to(module.device)), module)
 
 
 def _of_packed(

@@ -118,7 +118,7 @@ def test_a_checkpoint_is_averaged_scored_and_resumed_without_a_gpu(
     module = TransformerModule(config).to(device).eval()
     module.load_state_dict(weights)
     with torch.no_grad():
-        loss = float(module.loss(batches[0].to(device))[0])
+        loss = float(module.sums(batches[0].to(device))[0])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         gpus, found = process.submit(open_on_cpu, path, config).result()
@@ -132,7 +132,7 @@ def open_on_cpu(path: Path, config: Config) -> tuple[int, float]:
     module = TransformerModule(config).eval()
     module.model.load_state_dict(average_weights([path]))
     with torch.no_grad():
-        loss = float(module.loss(batches[0])[0])
+        loss = float(module.sums(batches[0])[0])
     train(config, CPU, batches, start=path)
     return torch.cuda.device_count(), loss
 

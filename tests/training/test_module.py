@@ -21,6 +21,7 @@ from transformer.data.batches import Batch, collate
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.module import TranslationDataModule
 from transformer.evaluation.perplexity import perplexity, translate
+from transformer.training.method import make_module
 from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError, learning_rate
 
@@ -59,7 +60,7 @@ def fit(
     config: Config, max_steps: int, checkpoint: Path | None = None, accumulate: int = 1
 ) -> tuple[TransformerModule, Recorder]:
     """Train from ``checkpoint``, if it exists; otherwise write it in the end."""
-    module, recorder = TransformerModule(config), Recorder()
+    module, recorder = make_module(config), Recorder()
     run = trainer(max_steps, recorder, accumulate_grad_batches=accumulate)
     begun = checkpoint if checkpoint and checkpoint.exists() else None
     run.fit(module, TranslationDataModule(config), ckpt_path=begun, weights_only=True)
@@ -196,7 +197,7 @@ def test_logged_metrics_are_means_over_real_word_pieces(tiny_config: Config) -> 
     torch.nn.init.normal_(module.model.embedding.weight)
     batch = next(iter(data.train_dataloader()))
     with torch.no_grad():
-        smoothed, nll = (x.item() / batch.target_tokens for x in module.loss(batch))
+        smoothed, nll = (x.item() / batch.target_tokens for x in module.sums(batch))
     run = trainer(1, Slower(), num_sanity_val_steps=0, limit_val_batches=0)
     run.fit(module, data)
     logged = {name: value.item() for name, value in run.callback_metrics.items()}

@@ -21,7 +21,7 @@ from transformer.config import BOS_ID, PAD_ID, override
 from transformer.data.batches import Batch, BatchPlan
 from transformer.data.buckets import Buckets
 from transformer.training.loss import loss_sums
-from transformer.training.module import TransformerModule
+from transformer.training.method import make_module
 from transformer.training.packing import pack, room, unpack
 
 BIASED = {"relative", "alibi"}  # they add to the mask
@@ -82,7 +82,7 @@ def test_a_batch_for_which_there_is_no_room_is_not_packed() -> None:
 @pytest.mark.parametrize(("table", "row"), ROWS, ids=lambda each: each.name)
 def test_loss_and_gradients_are_those_of_the_padded_batch(table: Table, row: Row) -> None:
     config = override(table.configure(row, QUICK), dropout=0.0, vocab_size=211, precision="fp32")
-    module = TransformerModule(config).double()
+    module = make_module(config).double()
     with torch.no_grad():
         for weight in module.parameters():  # as some begin at 0
             weight += torch.randn_like(weight) * 0.01
@@ -90,7 +90,7 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(table: Table, row: Row
     packed = pack(batch, size=48, longest=20)
     assert packed is not None
     smoothing = config.training.label_smoothing
-    sums = module.loss(batch), loss_sums(module.model, smoothing, *unpack(packed.tensors, 20))
+    sums = module.sums(batch), loss_sums(module.model, smoothing, *unpack(packed.tensors, 20))
     (expected, gradients), (found, others) = (
         (loss, torch.autograd.grad(loss, list(module.parameters()), materialize_grads=True))
         for loss, _ in sums

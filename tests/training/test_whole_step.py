@@ -25,7 +25,7 @@ from transformer.training.module import TransformerModule
 from transformer.training.step_kinds import StepKind, wanted_kind
 from transformer.training.whole_step import WholeStep
 from transformer.variant import replace_parts, variant_name
-from transformer.variants.optimizers import MuonTransformer
+from transformer.variants.optimizers import Muon
 from transformer.variants.positions import AlibiTransformer, RelativeTransformer
 
 pytestmark = [
@@ -175,7 +175,7 @@ def test_a_callback_that_reads_gradients_finds_them(tiny_config: Config, graphs:
 
 
 def test_another_optimizer_steps_after_the_replay(tiny_config: Config, graphs: None) -> None:
-    config = override(tiny_config, model=variant_name(MuonTransformer))
+    config = override(tiny_config, method=variant_name(Muon))
     _, expected = train(override(config, compile=False), 17)
     module, found = train(config, 17)
     assert module.step_kind == "captured" and step_of(module).graphs > 1

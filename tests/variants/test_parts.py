@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.optim import Adam, AdamW, Muon
+from torch import Tensor, nn, optim
 
 from tests.model.test_model import BATCH, CONFIG, SRC, source_padding, torchs_layer
 from tests.model.test_model import random as random_double
-from tests.samples import TINY_MODEL, random_sentences, random_targets
-from transformer.config import ModelConfig, TrainingConfig
+from tests.samples import TINY_MODEL, random_sentences, random_targets, tiny
+from transformer.config import ModelConfig
+from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.encoder_decoder import EncoderLayer, FeedForward, PostNorm, Transformer
 from transformer.variants import attention, layers, positions
 from transformer.variants.modern import ModernTransformer
-from transformer.variants.optimizers import AdamWTransformer, JointOptimizer, MuonTransformer
+from transformer.variants.optimizers import AdamW, JointOptimizer, Muon
 
 HEADS, LENGTH, D_K, D_V = 4, 7, 6, 5
 SIZES = ModelConfig(vocab_size=61, d_model=26, num_heads=HEADS, d_k=D_K, d_v=D_V)
@@ -203,7 +203,7 @@ def test_the_modern_model_has_each_of_its_parts() -> None:
     names = {type(part).__name__ for part in model.modules()}
     assert {"PreNorm", "RMSNorm", "SwiGLU", "RotaryAttention", "UnpositionedEmbedding"} <= names
     assert not names & {"LayerNorm", "PostNorm", "FeedForward", "Embedding"}
-    assert model.output is not model.embedding and hasattr(model, "optimizer")
+    assert model.output is not model.embedding
     layer = model.decoder[-1]
     assert type(layer.cross_attention).__name__ == "MultiHeadAttention"
     assert isinstance(layer.feed_forward_norm.norm, nn.RMSNorm)
@@ -217,25 +217,29 @@ def set_gradients(model: Transformer) -> None:
     model(random_sentences([5, 3]), random_targets([7, 7])).square().sum().backward()
 
 
-@pytest.mark.parametrize("kind", [AdamWTransformer, MuonTransformer])
-def test_each_parameter_takes_its_own_step(kind: type[AdamWTransformer | MuonTransformer]) -> None:
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+def test_each_parameter_takes_its_own_step(kind: type[AdamW | Muon]) -> None:
     """AdamW decays matrices alone; Muon takes those of the layers, and Adam the rest."""
-    model = kind(TINY_MODEL)
+    module = kind(tiny(WMT14_EN_DE))
+    model, config = module.model, module.config.training
     set_gradients(model)
     theirs = copy.deepcopy(model)
-    config = TrainingConfig()
     options: dict[str, Any] = {"lr": 0.01, "eps": config.adam_epsilon}
     options["betas"] = config.adam_beta1, config.adam_beta2
     for (name, ours), copied in zip(model.named_parameters(), theirs.parameters(), strict=True):
         assert ours.grad is not None
         copied.grad = ours.grad.clone()
-        if kind is AdamWTransformer:
-            AdamW([copied], weight_decay=0.1 if copied.dim() > 1 else 0.0, **options).step()
+        if kind is AdamW:
+            torch.optim.AdamW(
+                [copied], weight_decay=0.1 if copied.dim() > 1 else 0.0, **options
+            ).step()
         elif name.startswith(("encoder", "decoder")) and copied.dim() == 2:
-            Muon([copied], lr=0.01, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
+            torch.optim.Muon(
+                [copied], lr=0.01, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
+            ).step()
         else:
-            Adam([copied], **options).step()
-    optimizer = model.optimizer(config)
+            optim.Adam([copied], **options).step()
+    optimizer = module.optimizer()
     for group in optimizer.param_groups:
         group["lr"] = 0.01
     optimizer.step()
@@ -243,15 +247,16 @@ def test_each_parameter_takes_its_own_step(kind: type[AdamWTransformer | MuonTra
 
 
 def test_a_joint_optimizer_continues_from_its_state() -> None:
-    model = MuonTransformer(TINY_MODEL)
+    module = Muon(tiny(WMT14_EN_DE))
+    model = module.model
     set_gradients(model)
-    optimizer = model.optimizer(TrainingConfig())
+    optimizer = module.optimizer()
     assert isinstance(optimizer, JointOptimizer)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.01 / (step + 1))
     optimizer.step()
     schedule.step()
-    resumed = copy.deepcopy(model)
-    again = resumed.optimizer(TrainingConfig())
+    again_module = copy.deepcopy(module)
+    resumed, again = again_module.model, again_module.optimizer()
     again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for each in (model, resumed):
         torch.manual_seed(5)

@@ -18,6 +18,8 @@ ACCUMULATE = "accumulate_grad_batches"
 TRAINING = "training_digest"
 #: Where it says how its steps were computed; earlier versions' were ``plain`` or ``compiled``.
 STEP_KIND = "step_kind"
+#: The model's weights to score, by name, where a method trains others.
+SCORED = "scored_weights"
 
 
 def check_trainings(checkpoints: Iterable[Path], config: Config) -> None:
@@ -59,16 +61,20 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
             if name in total and total[name].shape != weight.shape:
                 raise _no_checkpoint(path)
             total[name] = weight.double() + total.get(name, 0.0)
-    return {
-        name.removeprefix("model."): (weight / len(checkpoints)).float()
-        for name, weight in total.items()
-    }
+    return {name: (weight / len(checkpoints)).float() for name, weight in total.items()}
 
 
 def _weights_of(path: Path) -> dict[str, Tensor]:
+    """The model's weights to score."""
     content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    weights = content.get("state_dict") if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(x, Tensor) for x in weights.values()):
+    every = content.get("state_dict") if isinstance(content, dict) else None
+    if not isinstance(every, dict):
+        raise _no_checkpoint(path)
+    weights = content.get(SCORED)
+    if weights is None:  # without what a method keeps beside the model
+        own = ((str(name), weight) for name, weight in every.items())
+        weights = {x.removeprefix("model."): y for x, y in own if x.startswith("model.")}
+    if not weights or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise _no_checkpoint(path)
     return weights
 

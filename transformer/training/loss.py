@@ -11,38 +11,44 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.model.packed import PackedTokens
 
 
+def states_and_targets(
+    model: Transformer,
+    src: Tensor | PackedTokens,
+    inputs: Tensor | PackedTokens,
+    targets: Tensor,
+    real_targets: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The decoder's output ``(targets, d_model)`` and the targets ``(targets,)``.
+
+    Args:
+        model: to train
+        src: ``(batch, src)``
+        inputs: ``(batch, tgt)``, of the decoder
+        targets: ``(batch, tgt)``, the word-piece after each input
+        real_targets: indices of ``targets.flatten()`` that are not padding; None keeps padding, so
+            that all batches of a shape launch the same operations
+    """
+    states, targets = model.states(src, inputs).flatten(0, 1), targets.flatten()
+    if real_targets is None:
+        return states, targets
+    return states.index_select(0, real_targets), targets.index_select(0, real_targets)
+
+
 def loss_sums(
     model: Transformer,
     smoothing: float,
     src: Tensor | PackedTokens,
     inputs: Tensor | PackedTokens,
     targets: Tensor,
-    real_targets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats.
 
-    Args:
-        model: to train
-        smoothing: ε
-        src: ``(batch, src)``
-        inputs: ``(batch, tgt)``, of the decoder
-        targets: ``(batch, tgt)``, the word-piece after each input
-        real_targets: indices of ``targets.flatten()`` that are not padding; None lets padding weigh
-            nothing instead, so that all batches of a shape launch the same operations
+    Padding weighs nothing. The arguments are those of :func:`states_and_targets`, and ε.
     """
-    states, targets = model.states(src, inputs).flatten(0, 1), targets.flatten()
-    if real_targets is not None:
-        states, targets = (
-            states.index_select(0, real_targets),
-            targets.index_select(0, real_targets),
-        )
+    states, targets = states_and_targets(model, src, inputs, targets)
+    vocab_size = model.config.vocab_size
     return smoothed_cross_entropy(
-        states,
-        model.output.weight,
-        targets,
-        smoothing,
-        model.config.vocab_size,
-        padded=real_targets is None,
+        states, model.output.weight, targets, smoothing, vocab_size, padded=True
     )
 
 

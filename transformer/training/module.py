@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, cast
 
-import lightning.pytorch as lightning
 import numpy as np
 import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
@@ -17,43 +17,44 @@ from torch.optim import Optimizer
 
 from transformer.config import PAD_ID, Config, training_digest
 from transformer.data.batches import Batch
+from transformer.errors import InputError
 from transformer.kernels.halves import loss_of_halves
 from transformer.training.checkpoints import (
     ACCUMULATE,
+    SCORED,
     STEP_KIND,
     TRAINING,
     check_training,
     recount_batches,
 )
-from transformer.training.loss import loss_sums
-from transformer.training.optimizer import NonFiniteError, learning_rate, make_optimizer
+from transformer.training.logged import LoggedModule, without_stop_iteration
+from transformer.training.loss import smoothed_cross_entropy, states_and_targets
+from transformer.training.optimizer import learning_rate, make_adam
 from transformer.training.packing import PackedBatch
 from transformer.training.precision import autocast
-from transformer.training.step_kinds import StepKind, takes_whole_batches
+from transformer.training.step_kinds import OF_STEPS, StepKind, takes_whole_batches
 from transformer.training.whole_step import WholeStep, choose_steps
-from transformer.variant import build
+from transformer.variant import build, current
 
-Given = ParamSpec("Given")
-Returned = TypeVar("Returned")
+TrainingStep = Callable[["TransformerModule", Any, int], Tensor]
 
 
-def _without_stop_iteration(step: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """Turn a StopIteration of the model's code into an error: Lightning would take it for the end
-    of the data, and begin the next epoch.
-    """
+def _as_step(step: TrainingStep) -> TrainingStep:
+    """Seed dropout before a step and check its loss."""
 
     @functools.wraps(step)
-    def call(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        try:
-            return step(*args, **kwargs)
-        except StopIteration as error:
-            raise RuntimeError("the model's code raised StopIteration") from error
+    def call(self: TransformerModule, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
+        return self.take_step(step, batch, batch_idx)
 
     return call
 
 
-class TransformerModule(lightning.LightningModule):
+class TransformerModule(LoggedModule):
     """The Transformer with its loss, optimiser and schedule.
+
+    A method that trains otherwise is a subclass that replaces some of :meth:`states`, :meth:`loss`,
+    :meth:`optimizer`, :meth:`learning_rate`, :meth:`training_step` and :meth:`scored_weights`, or a
+    hook of Lightning's. Its keyword-only arguments are its options.
 
     Everything that affects the result is in here and in the data module, precision and gradient
     clipping included, so it is the same in any Trainer. Dropout is seeded anew for each
@@ -61,32 +62,53 @@ class TransformerModule(lightning.LightningModule):
     gradients draws the same masks as several devices without accumulation.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if (step := vars(cls).get("training_step")) is not None:
+            cls.training_step = _as_step(step)
+
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
+        if type(self) is TransformerModule and current(config).training.method is not None:
+            raise InputError("this configuration names a method: make_module(config) makes it")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.training.seed)
             self.model = build(config.model)
         self._compiled_sums: Callable[..., tuple[Tensor, Tensor]] | None = None
-        self.step_kind: StepKind = "compiled" if config.training.compile else "plain"
+        is_compiled = config.training.compile and not self._replaces("states", "sums")
+        self.step_kind: StepKind = "compiled" if is_compiled else "plain"
         self._compile(self.step_kind)
         self._begun_as: StepKind | None = None  # if training is resumed
         self._whole_step: WholeStep | None = None
-        self._batch_number = 0
-        # Norms that have not been read: on a GPU, reading one stalls it.
-        self._norms: list[tuple[int, int, Tensor]] = []
-        self._train_sums = torch.zeros(2)
+        self._in_step = False
+        self._nll: Tensor | None = None  # of the step's batch, per target word-piece
+        self._norm: Tensor | None = None  # of the gradient, if the step is in one piece
         self._valid_sums = torch.zeros(2, dtype=torch.float64)
+        self._trained: dict[str, Tensor] | None = None  # while others are validated
+
+    def _replaces(self, *names: str) -> bool:
+        """Whether a method replaces one of these."""
+        own, paper = type(self), TransformerModule
+        return any(getattr(own, name) is not getattr(paper, name) for name in names)
+
+    def optimizer(self) -> Optimizer:
+        """Adam (section 5.3), with learning rates of 1, which :meth:`learning_rate` multiplies."""
+        return make_adam(self.model.parameters(), self.config.training)
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of ``step``, which counts from 1: that of the configuration's
+        ``schedule``.
+        """
+        return learning_rate(step, self.config.model.d_model, self.config.training)
 
     def configure_optimizers(self) -> Any:
-        """The model's optimizer, with the schedule of section 5.3."""
-        optimizer = make_optimizer(self.model, self.config.training)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.learning_rate_after)
+        """The optimizer, with the learning rate of each step."""
+        optimizer = self.optimizer()
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._learning_rate_after)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def learning_rate_after(self, steps: int) -> float:
-        """The learning rate of step ``steps + 1``."""
-        return learning_rate(steps + 1, self.config.model.d_model, self.config.training)
+    def _learning_rate_after(self, steps: int) -> float:
+        return self.learning_rate(steps + 1)
 
     def _compile(self, kind: StepKind) -> None:
         """Compile the loss of padded batches, or not."""
@@ -97,23 +119,37 @@ class TransformerModule(lightning.LightningModule):
             torch._dynamo.config.optimize_ddp = False
             self._compiled_sums = torch.compile(self._sums, dynamic=True)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats."""
-        return self._call(self._sums, batch)
-
-    def _call(
-        self, sums: Callable[..., tuple[Tensor, Tensor]], batch: Batch
-    ) -> tuple[Tensor, Tensor]:
-        # Sliced out here: torch 2.11 cannot compile for GPUs what depends on the sizes of slices.
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The decoder's output for each target word-piece, ``(targets, d_model)``, and these
+        word-pieces, ``(targets,)``; another call draws other masks of dropout.
+        """
         inputs, targets = batch.tgt[:, :-1], batch.tgt[:, 1:]
+        return states_and_targets(self.model, batch.src, inputs, targets, batch.real_targets)
+
+    def loss(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the ``targets`` of the loss to train on, here the label-smoothed cross-entropy,
+        and of the plain one, which is only logged, in nats.
+        """
+        smoothing, vocab_size = self.config.training.label_smoothing, self.config.model.vocab_size
+        weight = self.model.output.weight
+        return smoothed_cross_entropy(states, weight, targets, smoothing, vocab_size)
+
+    def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The :meth:`loss` of a batch."""
         with autocast(self.config, self.device):
-            return sums(batch.src, inputs, targets, batch.real_targets)
+            return self.loss(*self.states(batch))
 
     def _sums(
         self, src: Tensor, inputs: Tensor, targets: Tensor, real_targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        smoothing = self.config.training.label_smoothing
-        return loss_sums(self.model, smoothing, src, inputs, targets, real_targets)
+        """As ``sums``, in a form that is compiled."""
+        return self.loss(*states_and_targets(self.model, src, inputs, targets, real_targets))
+
+    def scored_weights(self) -> Mapping[str, Tensor] | None:
+        """The weights that are validated, scored and exported, named as in ``self.model``; None for
+        those that are trained.
+        """
+        return None
 
     def setup(self, stage: str) -> None:
         """Expect the hook of this module to be called, of which Lightning would warn."""
@@ -127,8 +163,10 @@ class TransformerModule(lightning.LightningModule):
             self.config,
             self.trainer.optimizers[0],
             self._begun_as,
-            takes_whole_batches(self.trainer),
+            takes_whole_batches(self.trainer) and not self._replaces(*OF_STEPS),
         )
+        if self._replaces("states", "sums"):
+            self.step_kind = "plain"
         self._compile(self.step_kind)
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch | PackedBatch:
@@ -138,36 +176,70 @@ class TransformerModule(lightning.LightningModule):
         return self._whole_step.prepare(batch)
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same as ``loss``, with the fastest way to its gradient.
+        """The same as ``sums``, with the fastest way to its gradient.
 
         Rounding and the masks of dropout differ.
         """
         if self._compiled_sums is not None:
-            return self._call(self._compiled_sums, batch)
-        if self.device.type == "cpu" and torch.get_num_threads() > 1 and len(batch.src) > 1:
+            # Sliced here: torch 2.11 cannot compile for GPUs what depends on the sizes of slices.
+            inputs, targets = batch.tgt[:, :-1], batch.tgt[:, 1:]
+            with autocast(self.config, self.device):
+                return self._compiled_sums(batch.src, inputs, targets, batch.real_targets)
+        has_threads = self.device.type == "cpu" and torch.get_num_threads() > 1
+        # A loss of a method's own may be more than a sum over sentences.
+        if has_threads and len(batch.src) > 1 and not self._replaces("states", "loss", "sums"):
             trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-            return loss_of_halves(self.loss, batch.halves(), trained)
-        return self.loss(batch)
+            return loss_of_halves(self.sums, batch.halves(), trained)
+        return self.sums(batch)
 
-    @_without_stop_iteration
+    @_as_step
     def training_step(self, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
-        """This shard's part of the smoothed loss per target word-piece of the global batch."""
-        self._seed(self.config.training.seed, batch.number, batch.shard)
-        self._batch_number = batch.number
-        norm = None
-        if self._whole_step is not None:
-            smoothed, nll, norm = self._whole_step(batch)
-        else:
-            smoothed, nll = self.training_loss(cast(Batch, batch))
+        """This shard's part of the loss per target word-piece of the global batch, which is
+        :meth:`per_target` of the sums of a batch.
+        """
+        del batch_idx
+        if self._whole_step is None:
+            return self.per_target(batch, *self.training_loss(cast(Batch, batch)))
+        loss, nll, self._norm = self._whole_step(batch)
+        return self.per_target(batch, loss, nll)
+
+    def per_target(self, batch: Batch | PackedBatch, loss: Tensor, nll: Tensor) -> Tensor:
+        """The sum ``loss`` over this shard's targets, per target word-piece of the global batch; of
+        the sum ``nll``, ``train_perplexity`` is logged.
+        """
         # Lightning averages over ranks and micro-batches, so each scales its sum by their number.
         scale = batch.shards / batch.target_tokens
-        if self._at_log_step():
-            if batch_idx % self.trainer.accumulate_grad_batches == 0:
-                self._train_sums = smoothed.new_zeros(2)
-            self._train_sums += torch.stack([smoothed.detach(), nll]) * scale
-        if norm is not None:
-            self._end_step(norm, self.trainer.optimizers[0])
-        return smoothed * scale
+        self._nll = nll.detach() * scale
+        return loss * scale
+
+    @without_stop_iteration
+    def take_step(self, step: TrainingStep, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
+        """Call a ``training_step``, with the masks of dropout that belong to this batch."""
+        if self._in_step:  # called by that of a subclass
+            return step(self, batch, batch_idx)
+        self._seed(self.config.training.seed, batch.number, batch.shard)
+        self._batch_number, self._nll, self._norm = batch.number, None, None
+        if batch_idx % self.trainer.accumulate_grad_batches == 0:
+            self._begin_step()
+        self._in_step = True
+        is_own = self._replaces("training_step")
+        try:
+            with autocast(self.config, self.device) if is_own else nullcontext():
+                loss: Any = step(self, batch, batch_idx)
+        finally:
+            self._in_step = False
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise InputError(
+                f"training_step of {type(self).__name__} returned {type(loss).__name__}: return "
+                "one number in a tensor, such as self.per_target(batch, loss, nll)"
+            )
+        if self._is_logged_step():
+            found = loss.detach().reshape(())
+            nll = torch.full_like(found, math.nan) if self._nll is None else self._nll
+            self._note(torch.stack([found, nll]))
+        if self._norm is not None:
+            self._end_step(self._norm, self.trainer.optimizers[0])
+        return loss
 
     def _seed(self, *numbers: int) -> None:
         seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
@@ -178,7 +250,7 @@ class TransformerModule(lightning.LightningModule):
 
     # A step in one piece has been taken within training_step, and Lightning only counts it.
 
-    @_without_stop_iteration
+    @without_stop_iteration
     def backward(self, *args: Any, **kwargs: Any) -> None:
         """As Lightning does."""
         if self._whole_step is None:
@@ -189,7 +261,7 @@ class TransformerModule(lightning.LightningModule):
         if self._whole_step is None:
             super().optimizer_zero_grad(*args, **kwargs)
 
-    @_without_stop_iteration
+    @without_stop_iteration
     def optimizer_step(
         self,
         epoch: int,
@@ -222,40 +294,14 @@ class TransformerModule(lightning.LightningModule):
         self._end_step(norm, optimizer)
         super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
-    def _end_step(self, norm: Tensor, optimizer: Optimizer) -> None:
-        """Log a step and check its gradient."""
-        self._norms.append((self.global_step, self._batch_number, norm))
-        if self._at_log_step():
-            self.log("gradient_norm", norm)
-            self._log_step(optimizer.param_groups[0]["lr"])
-        if self._at_log_step() or not norm.is_cuda:
-            self._check_norms()
-
-    def _check_norms(self) -> None:
-        """Read all norms since the last time."""
-        for step, batch_number, norm in self._norms:
-            if not norm.isfinite():
-                raise NonFiniteError(
-                    f"the gradient of step {step + 1} (batch {batch_number + 1}, seed "
-                    f"{self.config.training.seed}) is {norm.item()}: try a lower "
-                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
-                )
-        self._norms.clear()
-
-    def _log_step(self, learning_rate: float) -> None:
-        """Log the metrics of the whole step, averaged over its micro-batches and all ranks."""
-        mean = self._train_sums / self.trainer.accumulate_grad_batches
-        loss, nll = self.trainer.strategy.reduce(mean, reduce_op="mean").unbind()
-        self.log("loss", loss)
-        self.log("train_perplexity", torch.exp(nll))
-        self.log("learning_rate", learning_rate)
-
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check the gradients, so that no weights that took a non-finite one are written."""
         self._check_norms()
         checkpoint[ACCUMULATE] = self.trainer.accumulate_grad_batches
         checkpoint[TRAINING] = training_digest(self.config)
         checkpoint[STEP_KIND] = self.step_kind
+        if (weights := self.scored_weights()) is not None:
+            checkpoint[SCORED] = {name: weight.detach() for name, weight in weights.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another training, and let the Trainer continue with another
@@ -266,22 +312,27 @@ class TransformerModule(lightning.LightningModule):
             recount_batches(checkpoint, self.trainer.accumulate_grad_batches)
             self.step_kind = self._begun_as = checkpoint.get(STEP_KIND, self.step_kind)
 
-    @_without_stop_iteration
+    @without_stop_iteration
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add up the plain loss over the validation set."""
+        """Add up the plain loss over the validation set, whatever a method trains on."""
         del batch_idx
-        _, nll = self.loss(batch)
+        with autocast(self.config, self.device):
+            _, nll = TransformerModule.loss(self, *TransformerModule.states(self, batch))
         self._valid_sums += torch.stack([nll.double(), batch.tgt[:, 1:].ne(PAD_ID).sum()])
 
     def on_validation_epoch_start(self) -> None:
-        """Reset the sums."""
+        """Reset the sums, and let the model have the weights to score."""
         self._valid_sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        if (weights := self.scored_weights()) is not None:
+            trained = self.model.state_dict().items()
+            self._trained = {name: weight.detach().clone() for name, weight in trained}
+            self.model.load_state_dict(weights)
 
     def on_validation_epoch_end(self) -> None:
         """Log loss and perplexity per word-piece, summed over all ranks."""
+        if self._trained is not None:
+            self.model.load_state_dict(self._trained)
+            self._trained = None
         nll, tokens = self.trainer.strategy.reduce(self._valid_sums, reduce_op="sum").tolist()
         self.log("valid_loss", nll / tokens)
         self.log("valid_perplexity", math.exp(min(nll / tokens, 700.0)))
-
-    def _at_log_step(self) -> bool:
-        return (self.global_step + 1) % self.config.training.log_every_steps == 0

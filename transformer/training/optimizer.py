@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from transformer.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Iterable
+
+    from torch import Tensor
     from torch.optim import Optimizer
 
 
@@ -34,14 +36,12 @@ def learning_rate(step: int, d_model: int, config: TrainingConfig) -> float:
     return peak * (warmup / step) ** 0.5
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
-    """Adam (section 5.3), or a variant's own; the schedule multiplies its learning rate of 1."""
+def make_adam(weights: Iterable[Tensor], config: TrainingConfig) -> Optimizer:
+    """Adam (section 5.3); the schedule multiplies its learning rate of 1."""
     from torch.optim import Adam
 
-    if (own := getattr(model, "optimizer", None)) is not None:
-        return own(config)
     betas = (config.adam_beta1, config.adam_beta2)
-    return Adam(model.parameters(), lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
+    return Adam(weights, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
 
 
 class NonFiniteError(Exception):

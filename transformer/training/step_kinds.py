@@ -47,6 +47,13 @@ _HOOKS = (
     "on_after_backward",
     "on_before_optimizer_step",
 )
+#: What steps in one piece leave out: a method that replaces one of these takes plain ones.
+OF_STEPS = (
+    *("states", "loss", "sums", "training_loss", "training_step", "per_target", "backward"),
+    *("optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping"),
+    *_HOOKS,
+    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
+)
 # Rounding changes states by a hundred-thousandth; a token that sees another sentence by a tenth.
 _LARGEST_DIFFERENCE = 1e-3
 _LENGTHS = ((7, 3), (1, 11), (29, 23), (2, 2), (13, 17))  # of sources and targets that are tried

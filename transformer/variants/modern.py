@@ -8,7 +8,6 @@ from transformer.config import ModelConfig
 from transformer.kernels.padded_matrix import PaddedMatrix
 from transformer.model.encoder_decoder import Transformer
 from transformer.variants.layers import PreNormTransformer, RMSNormTransformer, SwiGLUTransformer
-from transformer.variants.optimizers import AdamWTransformer
 from transformer.variants.positions import RotaryTransformer
 
 
@@ -29,10 +28,9 @@ class UntiedTransformer(Transformer):
 # A class's parts are put in from right to left: norms are replaced where pre-norm has put them.
 class ModernTransformer(
     UntiedTransformer,
-    AdamWTransformer,
     RotaryTransformer,
     SwiGLUTransformer,
     RMSNormTransformer,
     PreNormTransformer,
 ):
-    """Pre-norm, RMSNorm, SwiGLU, rotary positions, no biases, AdamW, untied embeddings."""
+    """Pre-norm, RMSNorm, SwiGLU, rotary positions, no biases, untied embeddings."""

@@ -1,45 +1,50 @@
-"""Other optimizers."""
+"""Methods with other optimizers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from torch.optim import Adam, AdamW, Muon, Optimizer
+import torch
+from torch.optim import Adam, Optimizer
 
-from transformer.config import TrainingConfig
-from transformer.model.encoder_decoder import Transformer
+from transformer.config import Config
+from transformer.training.module import TransformerModule
 
 
-class AdamWTransformer(Transformer):
+class AdamW(TransformerModule):
     """Decoupled weight decay of all matrices (Loshchilov and Hutter 2019)."""
 
-    weight_decay = 0.1
+    def __init__(self, config: Config, *, weight_decay: float = 0.1) -> None:
+        super().__init__(config)
+        self.weight_decay = weight_decay
 
-    def optimizer(self, config: TrainingConfig) -> Optimizer:
+    def optimizer(self) -> Optimizer:
         """Gains and biases are not decayed."""
-        vectors = [weight for weight in self.parameters() if weight.dim() < 2]
-        matrices = [weight for weight in self.parameters() if weight.dim() >= 2]
+        vectors = [weight for weight in self.model.parameters() if weight.dim() < 2]
+        matrices = [weight for weight in self.model.parameters() if weight.dim() >= 2]
         groups = [
             {"params": matrices, "weight_decay": self.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
+        config = self.config.training
         betas = config.adam_beta1, config.adam_beta2
-        return AdamW(groups, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
+        return torch.optim.AdamW(groups, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True)
 
 
-class MuonTransformer(Transformer):
+class Muon(TransformerModule):
     """Orthogonalised momentum for the layers' matrices (Jordan et al. 2024), Adam for the rest."""
 
-    def optimizer(self, config: TrainingConfig) -> Optimizer:
-        layers = (*self.encoder, *self.decoder)
+    def optimizer(self) -> Optimizer:
+        """Muon's steps are as large as Adam's (Liu et al. 2025): the learning rate can stay."""
+        layers = (*self.model.encoder, *self.model.decoder)
         matrices = [weight for x in layers for weight in x.parameters() if weight.dim() == 2]
         taken = set(map(id, matrices))
-        others = [weight for weight in self.parameters() if id(weight) not in taken]
+        others = [weight for weight in self.model.parameters() if id(weight) not in taken]
+        config = self.config.training
         betas = config.adam_beta1, config.adam_beta2
-        # Its steps are made as large as Adam's (Liu et al. 2025), so the learning rate can stay.
         return JointOptimizer(
-            Muon(matrices, lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.Muon(matrices, lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
             Adam(others, lr=1.0, betas=betas, eps=config.adam_epsilon, fused=True),
         )
 

@@ -183,15 +183,22 @@ def test_the_papers_own_numbers_are_near() -> None:
         parameters=65_000_000,
         steps=100_000,
     )
-    numbers = regime(BASE, paper)
+    numbers = regime(BASE, paper, {})
     for name, ours, theirs in numbers:
         assert ours == pytest.approx(theirs, rel=0.05), name
     assert len(numbers) == 6 and not regime_warning(numbers)
-    far = regime(BASE, dataclasses.replace(paper, parameters=1_000_000))
+    far = regime(BASE, dataclasses.replace(paper, parameters=1_000_000), {})
     assert regime_warning(far).startswith(
         "More than a factor of 3 from the paper's: target tokens seen per parameter 2.5e+03 (paper "
         "38), distinct target tokens per parameter 130 (paper 2). Rows may differ"
     )
+
+
+def test_learning_rates_of_a_methods_own_are_those_that_were_recorded() -> None:
+    rates = {50: 1e-4, 25_000: 2e-3, 50_000: 1e-3, 100_000: 5e-4}
+    found = {x.name: x.ours for x in regime(BASE, result(Cell("base", 1)), rates)}
+    assert found["warm-up share of the steps"] == 0.25
+    assert found["last learning rate over its peak"] == 0.25
 
 
 REFERENCES = [target for _, target in number_pairs(31, seed=5)]

@@ -29,6 +29,7 @@ from transformer.config import override, text_settings
 from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError
 from transformer.files import visible
+from transformer.variant import current
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
     scale = find_scale(table, found.scale)
     plan = settle_plan(_RESULTS / name, make_plan(table, scale, table.run_rows, (1,)))
     as_it_was, as_it_is = (
-        {name: config.without_folders for name, config in each.configs.items()}
+        {name: current(config).without_folders for name, config in each.configs.items()}
         for each in (found, plan)
     )
     assert as_it_is == as_it_was

@@ -26,7 +26,7 @@ from experiments.catalog.find import find_experiment
 from experiments.records.result import save_result
 from tests.ablations.samples import CORPUS, TINY, result
 from tests.samples import new_run
-from transformer.config import Config, config_fields, from_dict, override, to_dict
+from transformer.config import OPTIONS_OF, Config, config_fields, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.parsing.treebanks import TreebankText
 from transformer.variants.layers import GeluTransformer
@@ -126,7 +126,7 @@ def test_an_invalid_declaration_is_refused(declare: Callable[[], object], messag
 
 
 def test_a_row_may_change_each_field_that_rows_need_not_share() -> None:
-    shared = {"corpus", "seed", "compile", "checkpoint_every_minutes"}
+    shared = {"corpus", "seed", "compile", "checkpoint_every_minutes", *OPTIONS_OF.values()}
     fields = {name: kind for name, (_, kind) in config_fields().items() if name not in shared}
     assert fields | {"target_language": str} == CHANGES
 
@@ -306,10 +306,12 @@ def test_each_row_of_since_is_one_change_to_the_papers_base() -> None:
     assert SINCE.base == BASE and not SINCE.rows[0].changes
     for each in SINCE.rows[1:]:
         assert each.reference in ("better", "same", "worse")
-        more = set(each.changes) - {"model"}
+        more = {name for name in each.changes if name not in OPTIONS_OF and "." not in name}
         assert not more or each.name in ("adamw-cosine", "modern")
         for chosen in (QUICK, SMALL):
-            assert SINCE.configure(each, chosen).model.model == each.changes["model"]
+            found = columns(SINCE.configure(each, chosen))
+            named = {of for of in OPTIONS_OF if found[of] is not None}
+            assert named and named == set(each.changes) & set(OPTIONS_OF)
 
 
 def test_a_row_takes_a_class_or_its_path() -> None:

@@ -1,0 +1,34 @@
+"""What the fields of a configuration, and the options of a class, take."""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+from transformer.corpus import Corpus
+from transformer.options import Options
+
+
+def takes(kind: Any) -> str:
+    """The values that a field of this type takes, in words."""
+    first, *others = _kinds(kind)
+    words: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+    words |= {str: "a string", Corpus: "a Corpus", Options: "Options"}
+    if get_origin(first) is Literal:
+        words = {first: f"one of {', '.join(get_args(first))}"}
+    return words[first] + " or none" * (NoneType in others)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a field of this type takes ``value``."""
+    first, *others = _kinds(kind)
+    if value is None:
+        return NoneType in others
+    if get_origin(first) is Literal:
+        return value in get_args(first)
+    kinds = (int, float) if first is float else (first,)
+    return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
