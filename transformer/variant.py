@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transformer.config import Config, ModelConfig, override
 from transformer.errors import BlockedError, InputError
 from transformer.files import expand_user
-from transformer.options import NO_OPTIONS
+from transformer.options import NO_OPTIONS, Options, Value
 from transformer.python_files import load_file
 from transformer.sources import definitions, is_installed
 
@@ -48,17 +48,21 @@ _OF_TRAINING = (
 )
 # Classes of earlier versions, and the model and the method that are equal to them now.
 _VARIANTS = f"{__package__}.variants"
-_ADAMW = f"{_VARIANTS}.optimizers:AdamW"
-_MOVED: dict[str, tuple[str | None, str]] = {
-    f"{_VARIANTS}.optimizers:AdamWTransformer@576340d0": (None, _ADAMW),
-    f"{_VARIANTS}.optimizers:MuonTransformer@ff84ac14": (None, f"{_VARIANTS}.optimizers:Muon"),
+_ADAMW = f"{_VARIANTS}.optimizers:AdamW@e60640c8", {"weight_decay": 0.1}
+_MOVED: dict[str, tuple[str | None, str, dict[str, Value]]] = {
+    f"{_VARIANTS}.optimizers:AdamWTransformer@576340d0": (None, *_ADAMW),
+    f"{_VARIANTS}.optimizers:MuonTransformer@ff84ac14": (
+        None,
+        f"{_VARIANTS}.optimizers:Muon@30054f62",
+        {},
+    ),
     f"{_VARIANTS}.modern:ModernTransformer@70af332f": (
-        f"{_VARIANTS}.modern:ModernTransformer",
-        _ADAMW,
+        f"{_VARIANTS}.modern:ModernTransformer@dc18b72a",
+        *_ADAMW,
     ),
     f"{_VARIANTS}.modern_relative:ModernRelativeTransformer@e569cff7": (
-        f"{_VARIANTS}.modern_relative:ModernRelativeTransformer",
-        _ADAMW,
+        f"{_VARIANTS}.modern_relative:ModernRelativeTransformer@3e732024",
+        *_ADAMW,
     ),
 }
 
@@ -82,8 +86,7 @@ def build(config: ModelConfig) -> Transformer:
     from transformer.model.encoder_decoder import Transformer
 
     if config.model in _MOVED:
-        model, _ = _MOVED[config.model]
-        config = replace(config, model=model and variant_name(model))
+        config = replace(config, model=_MOVED[config.model][0])
     if config.model is None:
         return Transformer(config)
     kind = load_variant(config.model)
@@ -109,8 +112,8 @@ def current(config: Config) -> Config:
     moved = _MOVED.get(config.model.model or "")
     if moved is None:
         return config
-    model, method = moved
-    return override(config, model=model and variant_name(model), method=variant_name(method))
+    model, method, options = moved
+    return override(config, model=model, method=method, method_options=Options.of(options))
 
 
 def load(name: str, of: type[Kind], word: str) -> type[Kind]:
@@ -131,7 +134,7 @@ def _check_source(name: str, word: str) -> None:
     """Check that the source of a class is what it was."""
     module, kind, digest = _parts(name)
     try:
-        source, now = _source(module), source_digest(module, kind)
+        source, now = source_of(module), source_digest(module, kind)
     except InputError as error:  # such as a file that is being edited
         raise BlockedError(str(error)) from error
     if now != digest:
@@ -143,7 +146,7 @@ def _check_source(name: str, word: str) -> None:
 
 def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
     module, kind, _ = _parts(name)
-    source = _source(module)
+    source = source_of(module)
     try:
         is_file = module in _trusted()
         code = load_file(source, "variant") if is_file else importlib.import_module(module)
@@ -253,7 +256,7 @@ def _trusted() -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-def _source(module: str) -> Path:
+def source_of(module: str) -> Path:
     """The file of a module."""
     if (file := _trusted().get(module)) and file.is_file():
         return file
@@ -295,12 +298,12 @@ def source_file(name: str) -> Path:
     Raises:
         InputError: if it is not known here.
     """
-    return _source(split_name(name)[0])
+    return source_of(split_name(name)[0])
 
 
 def source_digest(module: str, kind: str) -> str:
     """A hash of all that defines a class, see :mod:`transformer.sources`."""
-    file = _source(module)
+    file = source_of(module)
     digest, contents = _DIGESTS.get((file, kind), ("", {}))
     if not contents or {path: _content(path) for path in contents} != contents:
         needed, files = definitions(module, kind, file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from transformer.config import (
     OPTIONS_OF,
@@ -17,7 +17,11 @@ from transformer.config import (
 from transformer.errors import InputError, unknown_name
 from transformer.fields import fits, takes
 from transformer.options import Options, Value
-from transformer.variant import class_name
+from transformer.parameters import resolve
+from transformer.variant import class_name, variant_name
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Settings(TypedDict, total=False):
@@ -107,6 +111,19 @@ def columns(config: Config) -> dict[str, Value]:
         for name, value in found[field]
     }
     return {name: found[name] for name in CHANGES} | options
+
+
+def class_changes(
+    of: str, kind: type[nn.Module] | str | None, options: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """The changes that choose a class as ``model`` or ``method``, with all of its options."""
+    if kind is None:
+        if options:
+            raise InputError(f"{OPTIONS_OF[of]} are those of a {of}: give the row a {of}=")
+        return {}
+    name = variant_name(kind)
+    found = resolve(name, options or {})
+    return {of: name, **{option_name(name, option): value for option, value in found}}
 
 
 def option_name(of: str, name: str) -> str:

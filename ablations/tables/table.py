@@ -22,16 +22,16 @@ are mapped by the scale. ``scales=(scale("mine", …),)`` adds a scale with a co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ablations.files import check_name
-from ablations.tables.changes import CHANGES, Changes, Value, check_change
+from ablations.tables.changes import CHANGES, Changes, Value, check_change, class_changes
 from ablations.tables.scale import Scale
 from transformer.config import Config
 from transformer.errors import InputError
-from transformer.variant import variant_name
 
 if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
@@ -72,7 +72,9 @@ def row(
     test_f1: float | None = None,
     flops: float | None = None,
     model: type[Transformer] | str | None = None,
+    options: Mapping[str, Value] | None = None,
     method: type[TransformerModule] | str | None = None,
+    method_options: Mapping[str, Value] | None = None,
     published: bool = False,
     reference: str = "",
     **changes: Unpack[Changes],
@@ -81,7 +83,9 @@ def row(
 
     Args:
         model: a variant, as its class or as ``module:Class``, which imports nothing yet
+        options: keyword-only arguments of ``model``; others have their defaults
         method: how it is trained, a subclass of ``TransformerModule`` named in the same ways
+        method_options: those of ``method``
         published: a system of other authors, listed with the paper's figures and never run
         reference: in a word or two, the result of others, such as "better"
         test_bleu: of the test set, as in Table 2
@@ -97,10 +101,8 @@ def row(
     try:
         for change, value in found.items():
             check_change("row", CHANGES, change, value)
-        if model is not None:
-            found["model"] = variant_name(model)
-        if method is not None:
-            found["method"] = variant_name(method)
+        found |= class_changes("model", model, options)
+        found |= class_changes("method", method, method_options)
     except InputError as error:
         raise InputError(f"row {name!r}: {error}") from error
     paper = Reported(perplexity, bleu, parameters_millions, test_bleu, test_f1, flops)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from experiments.records.experiment import Experiment
-from transformer.config import OPTIONS_OF, config_fields, override
+from transformer.config import OPTIONS_OF, Config, config_fields, override
 from transformer.errors import InputError, unknown_name
 from transformer.fields import fits, takes
+from transformer.parameters import declared_options, resolve
 from transformer.variant import class_name, variant_name
 
 # Fields that have another place on the command line.
@@ -26,7 +27,8 @@ _MOST_LETTERS = 100
 
 
 def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment:
-    """The experiment with each ``FIELD=VALUE`` or ``SECTION.FIELD=VALUE`` applied.
+    """The experiment with each ``FIELD=VALUE``, ``SECTION.FIELD=VALUE`` or ``Class.option=VALUE``
+    applied.
 
     The settings become part of its name.
     """
@@ -34,20 +36,28 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
         return experiment
     fields = config_fields()
     values: dict[str, object] = {}
+    of_classes: dict[str, str] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise InputError(f"--set {setting}: write FIELD=VALUE, such as dropout=0.2")
         section, _, field = name.rpartition(".")
+        if section not in ("", *(section for section, _ in fields.values())):
+            of_classes[name] = text
+            continue
         if field not in fields:
             raise unknown_name("setting", field, fields)
         if section not in ("", right := fields[field][0]):
             raise InputError(f"unknown setting {name!r}: did you mean '{right}.{field}'?")
         if field in _ELSEWHERE:
             raise InputError(f"--set takes no {field}: give it as {_ELSEWHERE[field]}")
-        values[field] = variant_name(text) if field in OPTIONS_OF else _parse(field, text)
+        kind = fields[field][1]
+        values[field] = variant_name(text) if field in OPTIONS_OF else _parse(field, kind, text)
+    config = override(experiment.config, **values)
+    config, options = _with_options(config, values, of_classes)
     shown = {x: class_name(str(value)) if x in OPTIONS_OF else value for x, value in values.items()}
-    words = "-".join(f"{field}={shown[field]}" for field in fields if field in values)
+    shown = {field: shown[field] for field in fields if field in values} | options
+    words = "-".join(f"{field}={value}" for field, value in shown.items())
     if len(words) > _MOST_LETTERS:
         raise InputError(
             f"--set makes the run's name longer by over {_MOST_LETTERS} letters: give fewer, or "
@@ -56,12 +66,38 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
     return dataclasses.replace(
         experiment,
         name=f"{experiment.name}-{words}",
-        config=override(experiment.config, **values),
+        config=config,
     )
 
 
-def _parse(field: str, text: str) -> object:
-    _, kind = config_fields()[field]
+def _with_options(
+    config: Config, values: Mapping[str, object], texts: Mapping[str, str]
+) -> tuple[Config, dict[str, object]]:
+    """``config`` with all options of the classes that were chosen, and those ``Class.option`` that
+    were given as ``texts``; and the given ones by their names.
+    """
+    left, shown = dict(texts), dict[str, object]()
+    for of, field in OPTIONS_OF.items():
+        section, _ = config_fields()[of]
+        name: str | None = getattr(getattr(config, section), of)
+        prefix = f"{class_name(name or '')}."
+        own = {x.removeprefix(prefix): left.pop(x) for x in [*left] if x.startswith(prefix)}
+        if name is None or not (own or of in values):
+            continue
+        known = declared_options(name)
+        given = {x: _parse(x, known[x].kind, y) if x in known else y for x, y in own.items()}
+        before = dict(getattr(getattr(config, section), field))
+        config = override(config, **{field: resolve(name, {**before, **given})})
+        shown |= {f"{prefix}{x}": value for x, value in given.items()}
+    if left:
+        raise InputError(
+            f"--set {next(iter(left))}: no model and no method has this name; "
+            f"sections are {', '.join(sorted({x for x, _ in config_fields().values()}))}"
+        )
+    return config, shown
+
+
+def _parse(field: str, kind: object, text: str) -> object:
     value: Any = _WORDS.get(text.lower(), text)
     for number in (int, float):
         if fits(number(1), kind):

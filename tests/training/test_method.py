@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ablations.tables.changes import class_changes, with_changes
 from tests.training.test_module import Recorder, flat, trainer
 from tests.training.test_whole_step import graphs
 from transformer.config import Config, override
@@ -232,7 +233,8 @@ def test_a_name_of_an_earlier_version_is_what_replaces_it(
 ) -> None:
     model, method = now
     old = override(config, model=name)
-    new = override(config, model=model and variant_name(model), method=variant_name(method))
+    changes = class_changes("model", model) | class_changes("method", method)
+    new = with_changes(config, changes)
     assert current(old) == current(new) == new and current_name(name) == name
     module, same = make_module(old), make_module(new)
     assert type(module) is method and type(module.model) is (model or Transformer)
