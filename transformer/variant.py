@@ -48,7 +48,10 @@ _OF_TRAINING = (
 )
 # Classes of earlier versions, and the model and the method that are equal to them now.
 _VARIANTS = f"{__package__}.variants"
-_ADAMW = f"{_VARIANTS}.optimizers:AdamW@e60640c8", {"weight_decay": 0.1}
+_ADAMW: tuple[str, dict[str, Value]] = (
+    f"{_VARIANTS}.optimizers:AdamW@e60640c8",
+    {"weight_decay": 0.1},
+)
 _MOVED: dict[str, tuple[str | None, str, dict[str, Value]]] = {
     f"{_VARIANTS}.optimizers:AdamWTransformer@576340d0": (None, *_ADAMW),
     f"{_VARIANTS}.optimizers:MuonTransformer@ff84ac14": (
