@@ -200,7 +200,7 @@ def message_pattern(message: ast.expr) -> str:
 
 def test_the_space_of_ones_own_is_one(tmp_path: Path) -> None:
     path = tmp_path / "smoothing.py"
-    path.write_text(snippet("SPACE = Space("), encoding="utf-8")
+    path.write_text(snippet("SPACE = Space(", "search"), encoding="utf-8")
     space = load_space(str(path))
     assert [each.name for each in space.parameters] == ["label_smoothing", "d_ff"]
 

@@ -11,7 +11,7 @@ from ablations.folder import TableFolder
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.statistics import Estimate
-from ablations.tables.changes import COLUMNS, Value
+from ablations.tables.changes import COLUMNS, Value, is_option
 from ablations.tables.plan import load_plan
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path
@@ -83,7 +83,9 @@ def _row_styles(table: TableNumbers) -> list[str]:
 
 
 def label(name: str) -> str:
-    """The name of a setting in the table: Table 3's, if it has it."""
+    """The name of a setting in the table: Table 3's, if it has it; an option's as it is written."""
+    if is_option(name):
+        return name
     return COLUMNS.get(name, name.replace("_", " "))
 
 

@@ -107,7 +107,9 @@ def draw_search(
         name = parameter.name
         choices = [_on_axis(name, choice) for choice in declared.choices]
         bounds = [parameter.declare(bound, declared) for bound in parameter.bounds]
-        axes.append({"name": name, "log": parameter.log, "choices": choices, "bounds": bounds})
+        axes.append(
+            {"name": _column(name), "log": parameter.log, "choices": choices, "bounds": bounds}
+        )
     curves = {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]}
     best_trial = best(trials)
     drawn = {
@@ -127,9 +129,14 @@ def _record(search: Search, number: int, trial: Trial) -> Record:
         "state": trial.state,
         "step": trial.step,
         "perplexity": trial.perplexity,
-        **{name: _on_axis(name, value) for name, value in declared.items()},
-        **{trained(name): text for name, text in words.items()},
+        **{_column(name): _on_axis(name, value) for name, value in declared.items()},
+        **{trained(_column(name)): text for name, text in words.items()},
     }
+
+
+def _column(name: str) -> str:
+    """The name of a parameter in a figure's data, where a dot would be a path."""
+    return name.replace(".", " ")
 
 
 def _on_axis(name: str, value: Value) -> int | float | str:
@@ -214,11 +221,12 @@ def _best_and_base(search: Search, best_trial: Trial | None, trials: Sequence[Tr
     of_base = next((trial for trial in finished if trial.values == base), None)
     ours = _scores(search, best_trial) | _settings(search, best_trial.values)
     theirs = _scores(search, of_base) | _settings(search, base)
+    names = list(dict.fromkeys((*ours, *theirs)))  # an option may be of one of them alone
     return Grid(
         [
-            Column("setting", list(ours)),
-            Column("base", list(theirs.values()), style="theirs"),
-            Column("best", list(ours.values()), style="ours"),
+            Column("setting", names),
+            Column("base", [theirs.get(name, "") for name in names], style="theirs"),
+            Column("best", [ours.get(name, "") for name in names], style="ours"),
         ]
     )
 
@@ -253,7 +261,7 @@ def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -
     ]
     words = [_in_words(search, trial.values) for trial in begun]
     for parameter in search.parameters:
-        cells = [of_trial[parameter.name] for of_trial in words]
+        cells = [of_trial.get(parameter.name, "") for of_trial in words]
         columns.append(Column(label(parameter.name), cells))
     styles = {"best": "best", RunState.FAILED: "failed", RunState.DIVERGED: "failed"}
     return Grid(columns, row_styles=[styles.get(state, "") for state in states], name="trials")

@@ -26,6 +26,7 @@ from ablations.files import STUDY_FILE
 from ablations.folder import SearchFolder
 from ablations.search.search import FACTOR, Search, trial_name
 from ablations.search.trials import Trial, count_best, ended_trial, ranked, refuse_hopeless
+from ablations.tables.changes import is_option
 from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
 from experiments.records.run import Run
@@ -114,9 +115,9 @@ class SearchCells:
     def _known_values(self, known: FrozenTrial | None) -> dict[str, Any]:
         """The values of a trial in the journal; empty if the space does not hold them."""
         values = {} if known is None else dict(known.params)
-        if values.keys() != distributions(self.search).keys():
-            return {}
         try:
+            if values.keys() != used(self.search, values).keys():
+                return {}
             return values if self.search.contains(self.search.configure(values)) else {}
         except InputError:
             return {}
@@ -126,7 +127,10 @@ class SearchCells:
         self._sampler.tried = [x.params for x in known]
         if not any(x.value is not None and isfinite(x.value) for x in known):
             refuse_hopeless(self.search, self.folder.trials())
-        trial = study.ask(distributions(self.search))
+        trial = study.ask(always_used(self.search))
+        for option, distribution in used(self.search, trial.params).items():
+            if option not in trial.params:
+                suggest(trial, option, distribution)
         assert trial_name(trial.number) == name, f"trial {trial.number} is not {name}"
         return trial
 
@@ -168,6 +172,27 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
     return found
 
 
+def used(search: Search, values: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+    """Those of the parameters that a model with these ``values`` has."""
+    names = {each.name for each in search.parameters if search.is_used(each, values)}
+    return {name: x for name, x in distributions(search).items() if name in names}
+
+
+def always_used(search: Search) -> dict[str, BaseDistribution]:
+    """Those of the parameters that are no options of a class."""
+    return {name: x for name, x in distributions(search).items() if not is_option(name)}
+
+
+def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> None:
+    """Let the sampler choose one more parameter of a trial."""
+    if isinstance(distribution, CategoricalDistribution):
+        trial.suggest_categorical(name, distribution.choices)
+    elif isinstance(distribution, IntDistribution):
+        trial.suggest_int(name, distribution.low, distribution.high, log=distribution.log)
+    elif isinstance(distribution, FloatDistribution):
+        trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+
+
 class FeasibleSampler(RandomSampler):
     """Samples all parameters of a trial together until they make a valid model within the budget.
 
@@ -199,16 +224,22 @@ class FeasibleSampler(RandomSampler):
             model = TPESampler(
                 seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
             )
+        shared = {name: x for name, x in search_space.items() if not is_option(name)}
         again: dict[str, Any] = {}
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
             values: dict[str, Any] = {}
             if draw < _MODEL_DRAWS:
-                values = model.sample_relative(study, trial, search_space)
+                values = model.sample_relative(study, trial, shared)
             values |= {
                 name: even.sample_independent(study, trial, name, distribution)
-                for name, distribution in search_space.items()
+                for name, distribution in shared.items()
                 if name not in values
             }
+            # Few trials have an option, so it is drawn by itself.
+            chooser = model if draw < _MODEL_DRAWS else even
+            for name, distribution in used(self._search, values).items():
+                if name not in values:
+                    values[name] = chooser.sample_independent(study, trial, name, distribution)
             if self._search.is_feasible(values):
                 if values not in self.tried:
                     return values
@@ -226,7 +257,7 @@ class FeasibleSampler(RandomSampler):
 def check_feasible(search: Search) -> None:
     """Check that a trial can be sampled."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    optuna.create_study(sampler=FeasibleSampler(search)).ask(distributions(search))
+    optuna.create_study(sampler=FeasibleSampler(search)).ask(always_used(search))
 
 
 def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
@@ -248,8 +279,9 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
 
 def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
     """The importance of each parameter for being among the best quarter, as a share of 1, the
-    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials. Empty
-    if the perplexities of too many trials are alike.
+    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
+    Options are left out, as not all trials have them. Empty if the perplexities of too many trials
+    are alike.
     """
     ended = ranked(trials)
     count = count_best(ended)
@@ -257,9 +289,9 @@ def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
         return {}
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()
-    of_space = distributions(search)
+    of_space = always_used(search)
     for place, trial in enumerate(ended):
-        values = dict(trial.values)
+        values = {name: trial.values[name] for name in of_space}
         study.add_trial(create_trial(value=place, params=values, distributions=of_space))
     evaluator = PedAnovaImportanceEvaluator(target_quantile=(count - 0.5) / len(ended))
     return get_param_importances(study, evaluator=evaluator)

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ablations.files import SEARCH_FILE
 from ablations.search.space import Parameter, Space
-from ablations.tables.changes import Value, columns
+from ablations.tables.changes import Value, columns, is_option, option_name, with_changes
 from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
 from experiments.devices import MOST
 from experiments.records.experiment import Experiment
-from transformer.config import Config, Precision, from_dict, override, to_dict
+from transformer.config import OPTIONS_OF, Config, Precision, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 from transformer.files import make_directory, read_json, write_json
+from transformer.parameters import resolve
+from transformer.variant import class_name
 
 FACTOR = 3  # of Hyperband: each rung is at three times the step of the one before
 _PARTS = 9  # Hyperband compares trials after one and three of them, where the warm-up allows it
@@ -59,7 +61,8 @@ class Search(SearchOptions):
 
     ``base`` and ``parameters`` are mapped by the scale, ``declared`` are the parameters in the
     units of the space. All trials share the seed of ``base``, and no model has more than
-    ``max_parameters`` parameters.
+    ``max_parameters`` parameters. ``defaults`` are the options of the classes that it chooses
+    among, as ``Class.option``; a trial has those of its own classes.
     """
 
     space: str
@@ -68,6 +71,7 @@ class Search(SearchOptions):
     parameters: tuple[Parameter, ...]
     declared: tuple[Parameter, ...]
     max_parameters: int | None
+    defaults: dict[str, Value] = field(default_factory=dict[str, Value])
 
     def __post_init__(self) -> None:
         if not 1 <= self.trials <= MOST:
@@ -125,8 +129,18 @@ class Search(SearchOptions):
         return f"No trial is pruned: {'--pruner none' if self.pruner == 'none' else why}."
 
     def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The settings that these values of the parameters change."""
-        return {field: values[each.name] for each in self.parameters for field in each.fields}
+        """The settings that these values of the parameters change, with all options of classes."""
+        given = {
+            field: values[each.name]
+            for each in self.parameters
+            if each.name in values
+            for field in each.fields
+        }
+        if not self.defaults:
+            return given
+        found = columns(with_changes(self.base, {**self.defaults, **given}))
+        options = {name: value for name, value in found.items() if is_option(name)}
+        return {name: x for name, x in given.items() if not is_option(name)} | options
 
     def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The ``values`` of the parameters in the units of the space."""
@@ -135,7 +149,15 @@ class Search(SearchOptions):
 
     def configure(self, values: Mapping[str, Value]) -> Config:
         """The base with the ``values`` of the parameters."""
-        return override(self.base, **self.changes(values))
+        return with_changes(self.base, self.changes(values))
+
+    def is_used(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
+        """Whether a model with these ``values`` has the parameter: options are of one class."""
+        if not is_option(parameter.name):
+            return True
+        ours = columns(self.base) | dict(values)
+        classes = [class_name(str(ours[of])) for of in OPTIONS_OF]
+        return parameter.name.partition(".")[0] in classes
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
         """Whether these values make a valid model within the budget; a variant may refuse some."""
@@ -151,14 +173,16 @@ class Search(SearchOptions):
         return self.max_parameters is None or size <= self.max_parameters
 
     def values(self, config: Config) -> dict[str, Value]:
-        """The parameters' values in a configuration."""
+        """The parameters' values in a configuration, those of other classes' options left out."""
         found = columns(config)
-        return {parameter.name: found[parameter.name] for parameter in self.parameters}
+        names = (parameter.name for parameter in self.parameters)
+        return {name: found[name] for name in names if name in found}
 
     def contains(self, config: Config) -> bool:
         """Whether a configuration is the base with values of the space."""
         values = self.values(config)
-        held = all(parameter.holds(values[parameter.name]) for parameter in self.parameters)
+        used = (each for each in self.parameters if each.name in values)
+        held = all(parameter.holds(values[parameter.name]) for parameter in used)
         return held and self.configure(values).without_folders == config.without_folders
 
     def first(self) -> dict[str, Value]:
@@ -191,9 +215,20 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
         parameters=space.at(scale),
         declared=space.parameters,
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
+        defaults=_defaults(space),
     )
     # Checks the types of what a file of the user's declares, before anything is written.
     return from_dict(Search, to_dict(search), f"space {space.name!r}")
+
+
+def _defaults(space: Space) -> dict[str, Value]:
+    """The options of the classes that a space chooses among; those of the base's are its own."""
+    own = columns(space.base)
+    found: dict[str, Value] = {}
+    for name in space.classes:
+        options = {option_name(name, option): value for option, value in resolve(name, {})}
+        found |= {option: own.get(option, value) for option, value in options.items()}
+    return found
 
 
 def load_search(directory: Path) -> Search:

@@ -27,17 +27,19 @@ from typing import TYPE_CHECKING, Literal
 
 from ablations.files import check_name
 from ablations.tables import table4
-from ablations.tables.changes import CHANGES, Value, check_change, columns
+from ablations.tables.changes import CHANGES, Value, check_change, columns, is_option
 from ablations.tables.find import load_declared
 from ablations.tables.scale import Scale
 from ablations.tables.table import Declaration
 from ablations.tables.table3 import BASE
-from transformer.config import Config
+from transformer.config import OPTIONS_OF, Config
 from transformer.errors import InputError
-from transformer.variant import variant_name
+from transformer.parameters import resolve
+from transformer.variant import class_name, variant_name
 
 if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
+    from transformer.training.module import TransformerModule
 
 # Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike; and
 # perplexity does not depend on decoding.
@@ -51,7 +53,8 @@ SETTINGS = {name: kind for name, kind in CHANGES.items() if name not in _SHARED}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameter:
-    """A setting that is searched; the settings in ``sets`` take the same value.
+    """A setting that is searched, or an option of a class that the space chooses, ``Class.option``;
+    the settings in ``sets`` take the same value.
 
     It is drawn uniformly (with ``log``, log-uniformly) from ``low`` to ``high`` inclusive, or from
     ``choices``.
@@ -70,7 +73,7 @@ class Parameter:
 
     def __post_init__(self) -> None:
         for field in self.fields:
-            for value in self.bounds:
+            for value in self.bounds if not is_option(field) else ():  # which its space knows
                 check_change("search", SETTINGS, field, value)
         if self.kind == "choice":
             if len(set(self.choices)) < max(2, len(self.choices)):
@@ -96,6 +99,8 @@ class Parameter:
 
     def at(self, scale: Scale, base: Config) -> Parameter:
         """The parameter with its bounds mapped like a row's settings, and a warm-up like steps."""
+        if is_option(self.name):
+            return self
         mapped: list[Value] = []
         for value in self.bounds:
             if self.name == "warmup_steps" and isinstance(value, int):
@@ -134,13 +139,17 @@ def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
     return Parameter(name=name, kind="int", low=low, high=high, log=log)
 
 
-def choice(name: str, *choices: Value | type[Transformer], sets: tuple[str, ...] = ()) -> Parameter:
+def choice(
+    name: str,
+    *choices: Value | type[Transformer] | type[TransformerModule],
+    sets: tuple[str, ...] = (),
+) -> Parameter:
     """One of a few values; the settings in ``sets`` take the same one.
 
-    For ``model`` they are variants, as for a table's row, and None for the paper's.
+    For ``model`` and ``method`` they are classes, as for a table's row, and None for the paper's.
     """
     values = tuple(
-        variant_name(x) if isinstance(x, type) or (name == "model" and isinstance(x, str)) else x
+        variant_name(x) if isinstance(x, type) or (name in OPTIONS_OF and isinstance(x, str)) else x
         for x in choices
     )
     return Parameter(name=name, kind="choice", choices=values, sets=sets)
@@ -165,8 +174,31 @@ class Space(Declaration):
         fields = [field for parameter in self.parameters for field in parameter.fields]
         if not fields or len(set(fields)) < len(fields):
             raise InputError(f"space {self.name!r} needs parameters, and none that is set twice")
+        for parameter in self.parameters:
+            self._check_option(parameter)
         if self.budget is not None and not 0 < self.budget < math.inf:
             raise InputError(f"space {self.name!r}: budget is {self.budget}, but must be above 0")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that it chooses among, and the base's."""
+        of_base = (columns(self.base)[of] for of in OPTIONS_OF)
+        chosen = (x for each in self.parameters if each.name in OPTIONS_OF for x in each.choices)
+        return tuple(dict.fromkeys(str(x) for x in (*of_base, *chosen) if x is not None))
+
+    def _check_option(self, parameter: Parameter) -> None:
+        """Check the name and the bounds of a parameter that is an option of a class."""
+        if not is_option(parameter.name):
+            return
+        kind, _, name = parameter.name.partition(".")
+        named = {class_name(each): each for each in self.classes}
+        if parameter.sets or kind not in named:
+            raise InputError(
+                f"space {self.name!r}: {parameter.name} is no option of a class that it chooses: "
+                f'add choice("model", None, {kind}) or choice("method", None, {kind})'
+            )
+        for value in parameter.bounds:
+            resolve(named[kind], {name: value})
 
     def at(self, scale: Scale) -> tuple[Parameter, ...]:
         try:

@@ -302,7 +302,7 @@ def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_witho
         ended = call_anew(*words)
         (line,) = ended.lines
         assert ended.code == 2
-        assert "a variant is in mine, which is not installed: add --variant" in line
+        assert "a class is in mine, which is not installed: add --variant" in line
         assert call_anew(*words, "--variant", mine).code == 0
     ended = call_anew("export", run, "--format", "ctranslate2", "--variant", mine)
     assert ended.code == 2 and "CTranslate2 has no LeakyTransformer" in ended.stderr

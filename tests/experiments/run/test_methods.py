@@ -27,8 +27,7 @@ MUON = "transformer.variants.optimizers:MuonTransformer@ff84ac14"
 @pytest.fixture
 def twenty(folder: Path) -> Experiment:
     """Twenty steps, with a validation and a checkpoint in between."""
-    settings = {"max_steps": 20, "validate_every_steps": 10, "average_checkpoints": 1}
-    return tiny_experiment(folder, **settings)
+    return tiny_experiment(folder, max_steps=20, validate_every_steps=10, average_checkpoints=1)
 
 
 def of_method(experiment: Experiment, method: str) -> Experiment:
