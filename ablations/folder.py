@@ -31,6 +31,7 @@ from ablations.tables.plan import (
 )
 from ablations.tables.table import Cell
 from ablations.tables.table1 import TITLE
+from ablations.tables.trainings import Training
 from experiments.records.checksums import copied_files
 from experiments.records.collection import Collection
 from experiments.records.line import RUNS_FILE
@@ -59,7 +60,8 @@ class Folder(ABC):
     A run has a folder of its own or is a line of ``runs.jsonl``, which ``collect`` writes.
 
     ``labels`` are the kind of the plan with its name, and its scale; ``configs`` are those of
-    rows by name, of a search the base's under an empty name; ``parameters`` are a search's.
+    rows by name, of a search the base's under an empty name; ``parameters`` are a search's, and
+    ``trainings`` those of a table's rows.
     """
 
     path: Path
@@ -67,6 +69,7 @@ class Folder(ABC):
     names: tuple[str, ...]
     labels: Mapping[str, str]
     parameters: Sequence[str] = ()
+    trainings: Sequence[Training] = ()
     configs: Mapping[str, Config]
 
     def read(self, name: str) -> Run:
@@ -215,7 +218,7 @@ class TableFolder(Folder):
         self.names = tuple(self.cells)
         self.title = f"{self.plan.table} at scale {self.plan.scale}"
         self.labels = {"table": self.plan.table, "scale": self.plan.scale}
-        self.configs = self.plan.configs
+        self.configs, self.trainings = self.plan.configs, self.plan.trainings
 
     def only(self, rows: Set[str]) -> TableFolder:
         """The same with no other rows than these."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from ablations.costs.speed import (
+    SCORING_SECONDS,
     Speed,
     nominal_speed,
     open_planned,
@@ -14,9 +15,10 @@ from ablations.costs.speed import (
 )
 from ablations.folder import TableFolder
 from ablations.runs.options import Places, count_cores
+from ablations.runs.shared import has_training
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
 from ablations.tables.table import Cell
-from ablations.tables.trainings import needed_checkpoints
+from ablations.tables.trainings import trainings_of
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.run import Run
 from experiments.records.source import source_warnings
@@ -31,7 +33,9 @@ _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
-    """The cost of one run of a row, in seconds of each of its devices; ``left`` have no result."""
+    """The cost of one run of a row, in seconds of each of its devices; ``left`` have no result. A
+    row that shares the training of one before it costs no FLOPs and no disk.
+    """
 
     name: str
     parameters: int
@@ -101,19 +105,26 @@ def plan_table(
     sharing = max(1.0, at_once * ranks / count)
     # The times of finished runs have what they shared a device with.
     used = ranks if speed.as_ran else ranks / sharing
-    ended = {run.name for run in runs if run.has_ended}
+    work = _find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
     rows: list[RowCost] = []
-    for name, config in configs.items():
-        missing = [seed for seed in seeds if str(Cell(name, seed)) not in ended]
-        rows.append(_cost_of_row(name, config, speed, used, left=len(missing)))
+    left: list[float] = []
+    for training in trainings_of(configs):
+        for row in training.rows:
+            missing = [str(Cell(row, x)) for x in seeds if str(Cell(row, x)) in work.left]
+            kept = training.checkpoints if row == training.rows[0] else 0
+            cost = _cost_of_row(row, configs[row], speed, used, left=len(missing), kept=kept)
+            rows.append(cost)
+            alone = speed.seconds(configs[row], used)
+            left += [alone if x in work.trained else SCORING_SECONDS for x in missing]
+    rows.sort(key=lambda row: list(configs).index(row.name))
     each = [row.seconds for row in rows] * len(seeds)
-    left = [row.seconds for row in rows for _ in range(row.left)]
+    warnings = (*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs))
     return TableCost(
         table=plan.title,
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
         settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
-        warnings=(*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs)),
+        warnings=(*warnings, *work.warnings),
         seeds=seeds,
         device=speed.device,
         devices=count,
@@ -130,16 +141,67 @@ def plan_table(
     )
 
 
-def _cost_of_row(name: str, config: Config, speed: Speed, devices: float, left: int) -> RowCost:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The runs ``left``, and those that are ``trained``: the others have the training of one of
+    these, or of a finished run. It is trained ``again`` where its checkpoints are gone.
+    """
+
+    left: set[str] = field(default_factory=set[str])
+    trained: set[str] = field(default_factory=set[str])
+    again: dict[str, None] = field(default_factory=dict[str, None])
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        if self.again:
+            yield (
+                f"the training of {', '.join(self.again)} is repeated, as no finished run that "
+                "shares it has the checkpoints"
+            )
+
+
+def _find_left(
+    configs: Mapping[str, Config], seeds: Sequence[int], folder: TableFolder | None, ended: Set[str]
+) -> _Left:
+    work = _Left()
+    for training in trainings_of(configs):
+        for seed in seeds:
+            names = [str(Cell(row, seed)) for row in training.rows]
+            done = [name for name in names if name in ended]
+            left = [name for name in names if name not in ended]
+            work.left.update(left)
+            alone = [x for x in left if folder is None or not _is_trained(folder, x, done)]
+            work.trained.update(alone[:1])
+            if done:
+                work.again.update(dict.fromkeys(name.partition("/")[0] for name in alone[:1]))
+    return work
+
+
+def _is_trained(folder: TableFolder, name: str, others: Sequence[str]) -> bool:
+    """Whether one of the other runs, which have ended, still has the training of this one."""
+    config = folder.config(name)
+    return any(has_training(folder.path / other, config) for other in others)
+
+
+def _cost_of_row(
+    name: str, config: Config, speed: Speed, devices: float, *, left: int, kept: int
+) -> RowCost:
+    """The cost of a row; one that keeps no checkpoints is scored with the training of another."""
     return RowCost(
         name=name,
         parameters=count_parameters(config.model),
-        flops=run_flops(config),
-        seconds=speed.seconds(config, devices),
+        flops=run_flops(config) if kept else 0.0,
+        seconds=speed.seconds(config, devices) if kept else SCORING_SECONDS,
         memory_bytes=speed.memory.get(name),
-        disk_bytes=checkpoint_bytes(config),
+        disk_bytes=checkpoint_bytes(config, kept) if kept else 0,
         left=left,
     )
+
+
+def checkpoint_bytes(config: Config, kept: int) -> int:
+    """Disk space of so many checkpoints, or of the fewest that a run keeps."""
+    each = count_parameters(config.model) * _PARAMETER_BYTES
+    return max(_MIN_CHECKPOINTS, kept) * each
 
 
 def _find_speed(
@@ -156,12 +218,6 @@ def _find_speed(
     from ablations.costs.measure import measured_speed  # which imports torch
 
     return measured_speed(configs)
-
-
-def checkpoint_bytes(config: Config) -> int:
-    """Disk space of the checkpoints that a run keeps."""
-    kept = max(_MIN_CHECKPOINTS, needed_checkpoints(config))
-    return count_parameters(config.model) * _PARAMETER_BYTES * kept
 
 
 def describe_cost(estimate: TableCost) -> Iterator[str]:
@@ -183,7 +239,8 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     for row in estimate.rows:
         parameters, disk = f"{millions(row.parameters)}M", size(row.disk_bytes)
         memory = MISSING if row.memory_bytes is None else size(row.memory_bytes)
-        cells = (parameters, f"{row.flops:.1e}", duration(row.seconds), memory, disk)
+        flops = f"{row.flops:.1e}" if row.flops else "="
+        cells = (parameters, flops, duration(row.seconds), memory, disk)
         yield f"{row.name:{width}}" + "".join(f" {cell:>13}" for cell in cells)
     yield ""
     yield (

@@ -27,7 +27,7 @@ _STEP_TOKENS = 25_000
 # What it takes to launch the kernels of `small`, there and without torch.compile.
 _MIN_STEP_SECONDS = 0.020
 # About ten seconds to load Lightning, CUDA and the data, and as many to translate 2,000 sentences.
-_OVERHEAD_SECONDS = 20.0
+SCORING_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Speed:
         alone = predict(config, self.known)
         assert alone is not None, "a speed without a known run"
         least = config.training.max_steps * self.min_step_seconds
-        overhead = 0.0 if self.as_ran else _OVERHEAD_SECONDS
+        overhead = 0.0 if self.as_ran else SCORING_SECONDS
         return max(least, alone / devices) + overhead
 
 

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from ablations.tables.trainings import needed_checkpoints, written_checkpoints
 from experiments.records.experiment import CHECKPOINTS
-from experiments.records.outputs import METRICS_FILE, is_regular, step_checkpoints
+from experiments.records.outputs import (
+    METRICS_FILE,
+    is_regular,
+    is_whole_file,
+    step_checkpoints,
+)
 from experiments.records.run import read_run
 from transformer.config import Config, training_digest
 from transformer.files import copy_plain
@@ -42,10 +47,18 @@ def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Pa
     if step_checkpoints(directory):
         return None
     for other in others:
-        if has_training(other, config):
+        if has_training(other, config) and _is_whole(other):
             _take(other, directory)
             return other
     return None
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether no checkpoint of a run is damaged."""
+    try:
+        return all(is_whole_file(path) for _, path in step_checkpoints(directory))
+    except Exception:  # which damage makes of almost any kind
+        return False
 
 
 def _take(source: Path, target: Path) -> None:

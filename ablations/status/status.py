@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ablations.costs.speed import Timing, predict, until_the_last
+from ablations.costs.speed import SCORING_SECONDS, Timing, predict, until_the_last
 from ablations.folder import open_runs
 from ablations.runs.lock import is_driven
+from ablations.tables.trainings import Training
 from ablations.tables.warn import stale_rows
 from experiments.records.progress import Progress, RunState
 from experiments.records.run import Run
@@ -90,7 +91,7 @@ class DirectoryReader:
         for index, run in enumerate(runs):
             if driven and run.state == RunState.STOPPED:  # which the driver continues
                 runs[index] = replace(run, state=RunState.WAITING)
-        left, seconds_left = _time_left(runs, folder.configs)
+        left, seconds_left = _time_left(runs, folder.configs, folder.trainings)
         return Status(
             title=folder.title,
             runs=tuple(runs),
@@ -102,9 +103,10 @@ class DirectoryReader:
 
 
 def _time_left(
-    runs: Sequence[Run], configs: Mapping[str, Config]
+    runs: Sequence[Run], configs: Mapping[str, Config], trainings: Sequence[Training]
 ) -> tuple[dict[str, float | None], float | None]:
     """The time left of each run in progress, and of all, by the ``configs`` of rows."""
+    scored = _only_scored(runs, trainings)
     known = _known_times(runs, configs)
     expected = {row: predict(config, known) for row, config in configs.items()}
     share = _share_of_steps(runs, configs)
@@ -115,7 +117,7 @@ def _time_left(
     for run in runs:
         if run.state in ENDED:
             continue
-        seconds = expected[run.row]
+        seconds = SCORING_SECONDS if run.name in scored else expected[run.row]
         if run.state == RunState.RUNNING:
             of_each[run.name] = _left(run.report, seconds)
         if run.is_live:
@@ -129,6 +131,22 @@ def _time_left(
     if not live or not is_known:
         return of_each, None
     return of_each, until_the_last(live, waiting, len(live))
+
+
+def _only_scored(runs: Sequence[Run], trainings: Sequence[Training]) -> set[str]:
+    """The runs that wait for the training of another run, or will find it done."""
+    names: set[str] = set()
+    begun = (RunState.DONE, RunState.RUNNING)
+    for training in trainings:
+        by_seed: dict[int | None, list[Run]] = defaultdict(list)
+        for run in runs if len(training.rows) > 1 else ():
+            if run.row in training.rows:
+                by_seed[run.seed].append(run)
+        for alike in by_seed.values():
+            waiting = [run.name for run in alike if run.state == RunState.WAITING]
+            is_begun = any(run.state in begun for run in alike)
+            names.update(waiting if is_begun else waiting[1:])
+    return names
 
 
 def _known_times(runs: Sequence[Run], configs: Mapping[str, Config]) -> list[Timing]:

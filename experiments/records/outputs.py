@@ -87,8 +87,7 @@ def _is_sound(checkpoint: Path) -> bool:
 
     is_whole = False
     try:
-        with zipfile.ZipFile(checkpoint) as archive:
-            is_whole = archive.testzip() is None
+        is_whole = is_whole_file(checkpoint)
         if is_whole:
             torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
         return is_whole
@@ -103,6 +102,16 @@ def _is_sound(checkpoint: Path) -> bool:
                 f"({reason or type(error).__name__}): use the version of torch that wrote it"
             ) from error
         return False
+
+
+def is_whole_file(checkpoint: Path) -> bool:
+    """Whether the checksums within a checkpoint hold.
+
+    Raises:
+        Exception: of almost any kind, if it is damaged.
+    """
+    with zipfile.ZipFile(checkpoint) as archive:
+        return archive.testzip() is None
 
 
 def hypotheses_path(directory: Path, split: str) -> Path:

@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,9 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
     config = json.loads((directory / "config.json").read_text())
     training = config["config"]["training"]
     last, every = training["max_steps"], training["checkpoint_every_steps"]
+    averaging = {"average_checkpoints", "also_average"}
+    of_training = {name: training[name] for name in training.keys() - averaging}
+    settings_of_training = config["config"]["model"], sorted(of_training.items())
     (directory / "checkpoints").mkdir(exist_ok=True)
     step, losses = _newest(directory)
     with (directory / STARTS_FILE).open("a") as file:  # by its path: not once it is taken over
@@ -100,7 +104,7 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
             return _STOPPED
         time.sleep(settings["step_seconds"])
         step += 1
-        losses.append(_noise(config["name"], training["seed"], step, losses[-1:]))
+        losses.append(_noise(settings_of_training, step, losses[-1:]))
         if step % every == 0 or step == last:
             _checkpoint(directory, step, losses)
             _progress(directory, "train", step, last)
@@ -116,15 +120,22 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
 
 def _newest(directory: Path) -> tuple[int, list[float]]:
     """The step and the losses of the newest checkpoint."""
-    found = [int(path.stem) for path in (directory / "checkpoints").glob("[0-9]*.json")]
-    if not found:
-        return 0, []
-    step = max(found)
-    return step, json.loads((directory / "checkpoints" / f"{step}.json").read_text())
+    found = sorted((directory / "checkpoints").glob("step-*.ckpt"))
+    return (int(found[-1].stem[5:]), losses_of(found[-1])) if found else (0, [])
+
+
+def losses_of(checkpoint: Path) -> list[float]:
+    """The losses in a checkpoint, which is a zip file like torch's."""
+    with zipfile.ZipFile(checkpoint) as archive:
+        return json.loads(archive.read("losses.json"))
 
 
 def _checkpoint(directory: Path, step: int, losses: list[float]) -> None:
-    _write(directory / "checkpoints" / f"{step}.json", losses)
+    path = directory / "checkpoints" / f"step-{step:08d}.ckpt"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr("losses.json", json.dumps(losses))
+    temporary.replace(path)
 
 
 def _progress(directory: Path, stage: str, step: int, last: int, message: str = "") -> None:

@@ -210,7 +210,7 @@ def test_a_checkpoint_is_the_weights_and_both_moments(tmp_path: Path, files_corp
     optimizer.step()
     torch.save([module.state_dict(), optimizer.state_dict()], tmp_path / "checkpoint")
     size = (tmp_path / "checkpoint").stat().st_size
-    assert abs(checkpoint_bytes(config) / (2 * size) - 1) < 0.05
+    assert abs(checkpoint_bytes(config, 2) / (2 * size) - 1) < 0.05
 
 
 def config(steps: int = 1_000, **changes: int) -> Config:

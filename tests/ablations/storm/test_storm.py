@@ -39,7 +39,7 @@ OF_BOTH = {
 
 
 def trained_table(folder: Path) -> Place:
-    """Eight rows that are really trained, each in some seconds."""
+    """Eight trainings that are real, each of some seconds, one of them shared by three rows."""
     return make_place(folder, steps=480, every=7, step_seconds=None)
 
 

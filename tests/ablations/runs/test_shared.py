@@ -1,0 +1,163 @@
+"""Rows that differ in decoding or averaging alone are trained once for each seed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ablations.costs.estimate import plan_table
+from ablations.costs.speed import SCORING_SECONDS
+from ablations.folder import TableFolder
+from ablations.runs.options import Places
+from ablations.runs.shared import has_training, take_training
+from ablations.status.status import _only_scored
+from ablations.tables.find import Wanted
+from ablations.tables.plan import load_plan
+from experiments.records.run import read_run
+from tests.ablations.samples import Call, prepare_stand_ins, started
+from tests.ablations.stand_in import STARTS_FILE
+
+RUN = "run mine.py --scale tiny --workers 2 --directory out --log none"
+MINE = """
+from dataclasses import replace
+from ablations.tables import row
+from tests.ablations.samples import SMALL_TABLE, TINY
+
+ROWS = (
+    row("base"),
+    row("beam9", beam_size=9),
+    row("free", d_ff=512),
+    row("average3", average_checkpoints=3),
+)
+SCALE = replace(TINY, settings=TINY.settings | {"checkpoint_every_steps": 300})
+TABLE = replace(SMALL_TABLE, name="mine", rows=ROWS, scales=(SCALE,))
+"""
+
+
+@pytest.fixture
+def mine(out: Path) -> Path:
+    file = out.with_name("mine.py")
+    file.write_text(MINE)
+    return file
+
+
+def starts(directory: Path) -> list[str]:
+    """The steps from which the attempts at a run began."""
+    return (directory / STARTS_FILE).read_text().split()
+
+
+def test_rows_of_one_training_are_trained_once_a_seed(mine: Path, out: Path, call: Call) -> None:
+    code, shown = call(f"{RUN} --seeds 1,2")
+    assert code == 0, shown
+    for seed in (1, 2):
+        assert f"scored with the training of base/seed-{seed}" in shown
+        assert starts(out / f"base/seed-{seed}") == starts(out / f"free/seed-{seed}") == ["0"]
+        for row in ("beam9", "average3"):
+            assert starts(out / f"{row}/seed-{seed}") == ["1500"]
+            ours, theirs = (read_run(out / f"{x}/seed-{seed}").result for x in (row, "base"))
+            assert ours and theirs and ours.perplexity == theirs.perplexity
+    assert len(started(out)) == 8
+
+
+def test_a_row_that_is_added_is_scored_with_a_finished_training(
+    mine: Path, out: Path, call: Call
+) -> None:
+    assert call(f"{RUN} --rows base")[0] == 0
+    assert call(RUN)[0] == 0
+    assert starts(out / "average3/seed-1") == ["1500"]
+    assert (out / "beam9/seed-1/metrics.csv").exists() == (out / "base/seed-1/metrics.csv").exists()
+
+
+def test_without_its_checkpoints_it_is_trained_again_once(
+    mine: Path, out: Path, call: Call
+) -> None:
+    assert call(f"{RUN} --rows base")[0] == 0
+    for path in (out / "base/seed-1/checkpoints").glob("*.ckpt"):
+        path.unlink()
+    plan = "plan mine.py --scale tiny --directory out --rows beam9,average3 --device H100"
+    said = "the training of beam9 is repeated, as no finished run that shares it has the checkpo"
+    assert said in call(plan)[1]
+    assert call(f"{RUN} --rows beam9,average3")[0] == 0
+    assert sorted(starts(out / f"{row}/seed-1")[0] for row in ("beam9", "average3")) == [
+        "0",
+        "1500",
+    ]
+
+
+def test_a_failed_training_is_not_tried_for_each_of_its_rows(
+    mine: Path, out: Path, call: Call
+) -> None:
+    prepare_stand_ins(out, {"base/seed-1": "diverge"})
+    code, shown = call(RUN)
+    assert code == 1 and "beam9/seed-1: left for now, as base/seed-1 has the same training" in shown
+    assert sorted(started(out)) == ["base/seed-1", "free/seed-1"]
+    prepare_stand_ins(out, {})
+    assert call(f"{RUN} --retry-failed")[0] == 0
+    assert starts(out / "beam9/seed-1") == ["1500"]
+
+
+def test_shards_do_not_divide_a_training(mine: Path, out: Path, call: Call) -> None:
+    assert call(f"{RUN} --shard 1/2")[0] == 0
+    assert sorted(started(out)) == ["average3/seed-1", "base/seed-1", "beam9/seed-1"]
+    assert call(f"{RUN} --shard 2/2")[0] == 0
+    assert len(started(out)) == 4
+
+
+def test_what_a_training_is_taken_from(mine: Path, out: Path, call: Call, tmp_path: Path) -> None:
+    assert call(f"{RUN} --rows base,free")[0] == 0
+    base, free, new = out / "base/seed-1", out / "free/seed-1", tmp_path / "new"
+    new.mkdir()
+    config = load_plan(out).experiment(load_plan(out).cells[0]).config
+    assert has_training(base, config) and not has_training(free, config)
+    assert take_training(new, config, [free]) is None
+    newest = max((base / "checkpoints").glob("*.ckpt"))
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-1])
+    assert take_training(new, config, [base]) is None
+    newest.write_bytes(content)
+    assert take_training(new, config, [free, base]) == base
+    copies = sorted((new / "checkpoints").iterdir())
+    assert [path.stat().st_ino for path in copies] == [
+        (base / "checkpoints" / path.name).stat().st_ino for path in copies
+    ]
+    assert take_training(new, config, [base]) is None  # it has one
+
+
+def test_without_hard_links_a_training_is_copied(
+    mine: Path, out: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call(f"{RUN} --rows base")[0] == 0
+
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(os, "link", refuse)
+    config = load_plan(out).experiment(load_plan(out).cells[0]).config
+    (tmp_path / "new").mkdir()
+    assert take_training(tmp_path / "new", config, [out / "base/seed-1"])
+    assert has_training(out / "base/seed-1", config)
+    assert len([*(tmp_path / "new/checkpoints").iterdir()]) == 5
+
+
+def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call) -> None:
+    wanted = Wanted(scale="tiny", seeds="1,2", directory=out)
+    found = plan_table(str(mine), wanted, device="H100", devices=1, places=Places())
+    base, beam, free, average = found.rows
+    assert beam.flops == average.flops == beam.disk_bytes == 0 < free.flops
+    assert beam.seconds == average.seconds == SCORING_SECONDS
+    assert base.disk_bytes == 3 * base.parameters * 12  # as average3 needs
+    assert found.runs == found.runs_left == 8
+    prepare_stand_ins(out, {"base/seed-1": "refuse", "free/seed-1": "refuse"})
+    call(RUN)
+    runs = TableFolder(out).look()
+    assert _only_scored(runs, TableFolder(out).trainings) == {"average3/seed-1"}
+    prepare_stand_ins(out, {})
+    call(f"{RUN} --retry-failed --rows base")
+    found = plan_table(
+        str(mine), replace(wanted, seeds="1"), device="H100", devices=1, places=Places()
+    )
+    assert found.runs_left == 3
+    assert found.seconds_left == pytest.approx(found.rows[2].seconds + 2 * SCORING_SECONDS)
