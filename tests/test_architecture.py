@@ -29,7 +29,14 @@ def _above(rooms: str) -> tuple[str, ...]:
 ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors", "transformer.files"),
-    "transformer.config": ("transformer.corpus", "transformer.errors"),
+    "transformer.options": (),
+    "transformer.fields": ("transformer.corpus", "transformer.options"),
+    "transformer.config": (
+        "transformer.corpus",
+        "transformer.errors",
+        "transformer.fields",
+        "transformer.options",
+    ),
     "transformer.files": ("transformer.errors",),
     "transformer.python_files": ("transformer.errors",),
     "transformer.formats": (),
@@ -67,6 +74,7 @@ ALLOWED = {
         "transformer.files",
         "transformer.initialisation",
         "transformer.model",
+        "transformer.options",
         "transformer.python_files",
         "transformer.sources",
     ),
@@ -77,10 +85,17 @@ ALLOWED = {
         "transformer.sources",
         "transformer.variant",
     ),
+    "transformer.parameters": (
+        "transformer.errors",
+        "transformer.fields",
+        "transformer.options",
+        "transformer.variant",
+    ),
     "transformer.variants": (
         "transformer.config",
         "transformer.kernels",
         "transformer.model",
+        "transformer.training",
         "transformer.variant",
     ),
     "transformer.training": (

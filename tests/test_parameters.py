@@ -186,7 +186,7 @@ def test_a_command_sets_a_class_and_its_options(mine: Path) -> None:
     for setting, message in {
         "Sink.inti=3": "unknown option of Sink 'inti': did you mean 'init'",
         "Sink.init=much": "init is 'much', but takes a number",
-        "Other.init=3": "no model and no method has this name",
+        "Other.init=3": "has no model and no method of this name",
     }.items():
         with pytest.raises(InputError, match=message):
             with_settings(experiment, (*chosen, setting))

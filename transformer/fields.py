@@ -1,4 +1,4 @@
-"""What the fields of a configuration, and the options of a class, take."""
+"""The types of fields and options, and what they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a user's class: values by name that a configuration keeps."""
+"""The arguments of a class that a configuration keeps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Read the options of a class from its source, which is not imported.
+"""Read the options of a class from its source.
 
-They are the keyword-only arguments of its ``__init__``, each with an annotation and a default; with
-``**options`` those of its base class too. A base may be in the same file, in another of its folder,
-or in an installed package.
+The source is not imported. Options are the keyword-only arguments of ``__init__``, each with an
+annotation and a default; with ``**options`` those of the base class too. A base may be in the same
+file, in another of its folder, or in an installed package.
 """
 
 from __future__ import annotations

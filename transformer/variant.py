@@ -1,4 +1,4 @@
-"""Name and find the classes of a user, and build variants of the model.
+"""Name, find and build variants, and find methods.
 
 A name is ``module:Class@digest``, with a digest of the source. The module is an installed one, or
 the name of a file that was given on the command line; nothing else is ever imported. Importing

@@ -89,11 +89,12 @@ def _with_options(
         before = dict(getattr(getattr(config, section), field))
         config = override(config, **{field: resolve(name, {**before, **given})})
         shown |= {f"{prefix}{x}": value for x, value in given.items()}
-    if left:
-        raise InputError(
-            f"--set {next(iter(left))}: no model and no method has this name; "
-            f"sections are {', '.join(sorted({x for x, _ in config_fields().values()}))}"
-        )
+    for name in left:
+        field = name.rpartition(".")[2]
+        if field in config_fields():
+            right = f"{config_fields()[field][0]}.{field}"
+            raise InputError(f"unknown setting {name!r}: did you mean {right!r}?")
+        raise InputError(f"--set {name}: the experiment has no model and no method of this name")
     return config, shown
 
 

@@ -1,4 +1,4 @@
-"""What training logs of each step, and where it ends: below the module that trains."""
+"""The figures of a step that are logged and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the method that a configuration trains with, and make it."""
+"""Find and make the method that trains a configuration."""
 
 from __future__ import annotations
 
