@@ -164,11 +164,11 @@ def _find_left(
     configs: Mapping[str, Config], seeds: Sequence[int], folder: TableFolder | None, ended: Set[str]
 ) -> _Left:
     work = _Left()
-    for training in trainings_of(configs):
+    for training in trainings_of(configs) if folder is None else folder.trainings:
         for seed in seeds:
-            names = [str(Cell(row, seed)) for row in training.rows]
+            names = {str(Cell(row, seed)): row in configs for row in training.rows}
             done = [name for name in names if name in ended]
-            left = [name for name in names if name not in ended]
+            left = [name for name, is_asked in names.items() if is_asked and name not in ended]
             work.left.update(left)
             alone = [x for x in left if folder is None or not _is_trained(folder, x, done)]
             work.trained.update(alone[:1])
