@@ -159,12 +159,13 @@ def test_a_step_that_returns_no_loss_is_refused(config: Config) -> None:
         fit(Empty(config))
 
 
+@pytest.mark.parametrize(("compile", "kind"), [(None, "plain"), (True, "compiled")])
 @pytest.mark.parametrize("method", [Doubled, Twice, Bare])
 def test_steps_in_one_piece_do_not_go_past_a_method(
-    method: type[TransformerModule], config: Config, graphs: None
+    method: type[TransformerModule], compile: bool | None, kind: str, config: Config, graphs: None
 ) -> None:
-    module, found, _ = fit(method(config))
-    assert module.step_kind == "plain"
+    module, found, _ = fit(method(override(config, compile=compile)))
+    assert module.step_kind == kind
     _, expected, _ = fit(method(override(config, compile=False)))
     assert found.losses == expected.losses
 
