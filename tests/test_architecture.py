@@ -170,15 +170,15 @@ ALLOWED = {
     "ablations.tables": _above("files"),
     "ablations.search": _above("files tables"),
     # Read, and write as data.
-    "ablations.collect": _above("tables"),
+    "ablations.collect": _above("files tables"),
     "ablations.folder": _above("files tables search collect"),
     # Carried out.
-    "ablations.runs": _above("files tables search folder"),
+    "ablations.runs": _above("files tables search collect folder"),
     # Shown.
-    "ablations.costs": _above("files tables folder runs.options"),
+    "ablations.costs": _above("files tables folder runs.options runs.shared"),
     "ablations.report": _above("files figures tables search folder runs.search_cells"),
     "ablations.table1": _above("files tables folder report"),
-    "ablations.status": _above("folder costs runs.lock"),
+    "ablations.status": _above("tables folder costs runs.lock"),
     "ablations.tracking": _above("files folder report"),
     "ablations.dashboard": _above("files figures tables search folder report status"),
     "ablations.run": _above("files tables search folder runs report status tracking"),
@@ -243,6 +243,8 @@ MAY_READ = {
     "ablations.folder",
     # At the moment of a decision, when a snapshot is stale at once; the last is the run itself.
     "ablations.runs.attempts",
+    "ablations.runs.reuse",
+    "ablations.runs.shared",
     "ablations.runs.supervise",
     "ablations.runs.entry",
 }

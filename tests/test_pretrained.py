@@ -12,7 +12,7 @@ import torch
 
 from tests.samples import TINY_MODEL, number_pairs
 from transformer import DecodingConfig, InputError, Transformer, load_pretrained, translate
-from transformer.config import ModelConfig
+from transformer.config import ModelConfig, to_dict
 from transformer.data.vocabulary import train_vocabulary
 from transformer.pretrained import load_weights, save_weights
 
@@ -23,7 +23,7 @@ def exported(folder: Path, config: ModelConfig = TINY_MODEL) -> Transformer:
     lines = [line for pair in number_pairs(211, seed=0) for line in pair]
     train_vocabulary(lines, config.vocab_size, folder / "vocabulary.model")
     save_weights(model, folder)
-    values = {"name": "numbers", "config": {"model": dataclasses.asdict(config)}}
+    values = {"name": "numbers", "config": {"model": to_dict(config)}}
     (folder / "config.json").write_text(json.dumps(values))
     return model
 

@@ -1,4 +1,4 @@
-"""Take runs that are equal to planned ones, and set aside those that are not equal any more."""
+"""Reuse runs that are equal, and set stale ones aside."""
 
 from __future__ import annotations
 

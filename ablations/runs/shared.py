@@ -1,4 +1,4 @@
-"""Take the training of another run, whose row differs only in decoding or averaging."""
+"""Score a run with the training of another one."""
 
 from __future__ import annotations
 

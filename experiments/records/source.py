@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from experiments.records.experiment import PLACES_FILE, SOURCE_FILE
 from experiments.records.run import Run
-from transformer.files import read_json, write_json
+from transformer.files import read_json, to_json, write_json
 from transformer.imported_files import has_changed_since, places_of, source_record, with_imported
 
 _MOST_TRIALS = 10  # that are named
@@ -43,7 +42,7 @@ def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
         if (record := run.source) is None:
             continue
         places = run.source_places
-        key = json.dumps([record, places])
+        key = to_json({"record": record, "places": places})
         if key not in known:
             known[key] = has_changed_since(record, places)
         if known[key]:

@@ -283,7 +283,9 @@ def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_witho
     mine.write_text(GELU)
 
     def call_anew(*words: str | Path) -> Finished:
-        monkeypatch.setenv(FILES_VARIABLE, "")  # as in a new process, which knows no file yet
+        # As in a new process, which knows no file yet.
+        monkeypatch.setenv(FILES_VARIABLE, "")
+        monkeypatch.setattr("transformer.variant._LOADED", {})
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two\n")))
         return call(*words)
 
@@ -309,7 +311,7 @@ def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_witho
     (run / "result.json").unlink()
     mine.write_text(GELU.replace("SLOPE = 0.1", "SLOPE = 0.2"))
     ended = call_anew(*train)
-    assert ended.code == 2 and "model.model: 'mine:LeakyTransformer@" in ended.stderr
+    assert ended.code == 2 and "(source of LeakyTransformer: " in ended.stderr
     mine.write_text(GELU)
     assert call_anew(*train).code == 0
 

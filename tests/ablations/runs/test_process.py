@@ -171,7 +171,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
         environment={"MORE": "word"},
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
-    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 tensorboard\n")
+    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 tensorboard 1\n")
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
@@ -205,7 +205,7 @@ def test_a_run_on_several_devices_is_started_by_torchs_launcher(
     with run:
         assert ended(run) == 0
     assert (tmp_path / "log.txt").read_text() == (
-        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 tensorboard\n"
+        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 tensorboard 1\n"
     )
 
 
@@ -214,7 +214,7 @@ def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
     folder: Path, begin: Start, tmp_path: Path
 ):
     directory = claimed(tmp_path / "run", folder, **LONG)
-    running = begin("ablations.runs.entry", directory, "1", "none", stdin=None)
+    running = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None)
     running.wait_until(lambda: trains(directory))
     running.close_stdin()
     assert running.finish().code == STOPPED_EXIT_CODE
@@ -225,7 +225,7 @@ def test_a_signal_before_training_ends_the_run_as_stopped(
     folder: Path, begin: Start, tmp_path: Path
 ):
     directory = claimed(tmp_path / "run", folder)
-    running = begin("ablations.runs.entry", directory, "1", "none", stdin=None)
+    running = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None)
     running.wait_until(lambda: read_progress(directory) is not None)
     assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
@@ -293,7 +293,7 @@ def test_how_a_run_ends_is_its_exit_code_its_last_line_and_its_progress(
     tmp_path: Path,
 ):
     directory = claimed(tmp_path / "run", folder, **settings)
-    ended = begin("ablations.runs.entry", directory, "1", "none", stdin=None).finish()
+    ended = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None).finish()
     assert ended.code == code, ended
     progress, result = read_progress(directory), load_result(directory)
     assert progress is not None and progress.stage == stage

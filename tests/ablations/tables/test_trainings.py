@@ -44,7 +44,12 @@ def test_all_else_has_a_training_of_its_own() -> None:
     others = {
         **{"vocab_size": 900, "num_layers": 3, "d_model": 64, "d_ff": 31, "num_heads": 7},
         **{"d_k": 17, "d_v": 19, "dropout": 0.3, "positions": "learned", "max_positions": 41},
-        **{"model": "module:Class@0123", "tokens_per_batch": 700, "max_length": 43},
+        **{
+            "model": "module:Class@0123",
+            "method": "module:Class@0123",
+            "tokens_per_batch": 700,
+            "max_length": 43,
+        },
         **{"max_length_ratio": 3.0, "drop_duplicates": True, "max_steps": 11, "warmup_steps": 5},
         **{"schedule": "linear", "learning_rate_factor": 0.3, "adam_beta1": 0.8},
         **{"adam_beta2": 0.9, "adam_epsilon": 1e-8, "label_smoothing": 0.2, "clip_norm": 1.0},

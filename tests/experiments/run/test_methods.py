@@ -47,7 +47,7 @@ def test_each_method_of_the_docs_trains_and_resumes_bit_for_bit(
     run(experiment, tmp_path / "stopped", limits=Limits(max_steps=11))
     run(experiment, tmp_path / "stopped")
     assert_same_end(tmp_path / "stopped", tmp_path / "whole")
-    assert read_json(tmp_path / "whole" / "source.json").keys() == {path.name}
+    assert path.name in read_json(tmp_path / "whole" / "source.json")["files"][path.stem]
     run(twenty, tmp_path / "paper")
     weights, others = (last_checkpoint(tmp_path / x)["state_dict"] for x in ("whole", "paper"))
     differs = any(not torch.equal(weights[x], others[x]) for x in others)
