@@ -240,7 +240,7 @@ READERS = {
     "experiments.records.run.read_run",
 }
 MAY_READ = {
-    "ablations.folder",
+    "ablations.folder.base",
     # At the moment of a decision, when a snapshot is stale at once; the last is the run itself.
     "ablations.runs.attempts",
     "ablations.runs.reuse",

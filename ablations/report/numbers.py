@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ablations.folder import Record, TableFolder
+from ablations.folder import TableFolder
+from ablations.folder.base import Record
 from ablations.report.scores import Score, make_score
 from ablations.report.statistics import (
     Estimate,

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ablations.files import CSV_FILE, LATEX_FILE
-from ablations.folder import FIGURES, TableFolder
+from ablations.folder import TableFolder
+from ablations.folder.base import FIGURES
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
 from ablations.report.grid import Grid

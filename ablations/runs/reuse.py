@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ablations.collect import rename_runs
 from ablations.files import REPLACED
-from ablations.folder import TableFolder, copy_run
+from ablations.folder import TableFolder
+from ablations.folder.base import copy_run
 from ablations.runs.attempts import is_elsewhere, next_replaced
 from ablations.tables.plan import LOCK_FILE, Plan, add_seeds, claim_plan
 from ablations.tables.table import Cell

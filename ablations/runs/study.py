@@ -15,7 +15,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from ablations.files import STUDY_FILE
-from ablations.folder import Folder
+from ablations.folder.base import Folder
 from experiments.records.experiment import Experiment
 from experiments.records.run import Run
 from transformer.files import making, read_bytes, rename

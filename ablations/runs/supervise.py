@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
-from ablations.folder import collection_of
+from ablations.folder.base import collection_of
 from ablations.runs import attempts, process
 from ablations.runs.process import (
     Job,

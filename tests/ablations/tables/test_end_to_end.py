@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,9 @@ import pytest
 from ablations.tables.plan import load_plan
 from experiments.records.result import load_result
 from tests.ablations.search.test_end_to_end import call
+from tests.experiments.run.test_methods import EXAMPLES
 from tests.samples import write_corpus
+from tests.test_readme import snippet
 
 TABLE = """
 from ablations.tables import BASE, Table, row, scale
@@ -52,3 +58,31 @@ def test_a_row_that_changes_nothing_has_no_difference_to_the_last_digit(tmp_path
     report = (root / "report.md").read_text()
     assert "1 of 1 row is within noise of the base (no-op)" in report
     assert re.search(r"\| no-op +\| +2 \|.*\| +0\.000 to 0\.000 \| +within noise \|", report)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_each_method_of_the_docs_is_trained_at_quick_though_its_driver_is_killed(
+    tmp_path: Path,
+) -> None:
+    rows = "".join(f'row("{name}", method={name}), ' for name in EXAMPLES)
+    code = [snippet(f"class {name}(", "variants") for name in EXAMPLES]
+    code += ["from ablations.tables import BASE, Table, row"]
+    code += [f'TABLE = Table(name="methods", title="", base=BASE, rows=(row("base"), {rows}))']
+    (tmp_path / "methods.py").write_text("\n\n".join(code))
+    command = "ablations run methods.py --scale quick --seeds 1,2 --workers 2 --log none"
+    root = tmp_path / "runs" / "methods-quick"
+    for _ in range(2):  # in the first runs, and in those after them
+        begun = set(root.glob("*/*/checkpoints/*.ckpt"))
+        driver = subprocess.Popen(
+            [sys.executable, "-m", *command.split()], cwd=tmp_path, stdout=subprocess.DEVNULL
+        )
+        while set(root.glob("*/*/checkpoints/*.ckpt")) <= begun and driver.poll() is None:
+            time.sleep(0.2)
+        driver.send_signal(signal.SIGKILL)
+        assert driver.wait() == -signal.SIGKILL
+    call(tmp_path, command)
+    results = [load_result(cell.directory(root)) for cell in load_plan(root).cells]
+    assert len(results) == 12
+    for result in results:
+        assert result is not None and result.steps == 1_600 and result.perplexity < 2

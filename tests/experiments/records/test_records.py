@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from ablations.folder import copy_run
+from ablations.folder.base import copy_run
 from experiments.callbacks.metrics import Clock, LogMetrics
 from experiments.evaluate.significance import compare_runs
 from experiments.records import provenance

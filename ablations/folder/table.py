@@ -1,0 +1,155 @@
+"""The folder of a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Set
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from ablations.files import PLAN_FILE, REPLACED, check_free
+from ablations.folder.base import Folder, Record
+from ablations.tables.changes import columns
+from ablations.tables.plan import (
+    Plan,
+    claim_plan,
+    load_plan,
+    settle_plan,
+    with_current_sources,
+)
+from ablations.tables.table import Cell
+from experiments.records.line import RUNS_FILE
+from experiments.records.ownership import changed_settings
+from experiments.records.progress import RunState
+from experiments.records.result import RESULT_FILE
+from experiments.records.run import Run, attempt_number
+from transformer.config import Config, override
+from transformer.errors import InputError
+
+
+class TableFolder(Folder):
+    """The rows of a table with their seeds.
+
+    Args:
+        plan: in place of the one in the folder
+
+    The classes of rows are taken as they are now, where their source is known here.
+    """
+
+    def __init__(self, path: Path, plan: Plan | None = None) -> None:
+        self.path, self.plan = path, with_current_sources(plan or load_plan(path))
+        self.cells: Mapping[str, Cell] = {str(cell): cell for cell in self.plan.cells}
+        self.names = tuple(self.cells)
+        self.title = f"{self.plan.table} at scale {self.plan.scale}"
+        self.labels = {"table": self.plan.table, "scale": self.plan.scale}
+        self.configs, self.trainings = self.plan.configs, self.plan.trainings
+
+    def only(self, rows: Set[str]) -> TableFolder:
+        """The same with no other rows than these."""
+        kept = tuple(row for row in self.plan.rows if row.name in rows)
+        return TableFolder(self.path, replace(self.plan, rows=kept))
+
+    def config(self, name: str) -> Config:
+        """The configuration of a run, by its name, as it is planned now."""
+        cell = self.cells[name]
+        return override(self.configs[cell.row], seed=cell.seed)
+
+    def _read(self, name: str, *, has_folder: bool) -> Run:
+        """A run that ended is stale if it is not as planned now; one that did not end, and has no
+        process, waits, as it is begun anew.
+        """
+        run = super()._read(name, has_folder=has_folder)
+        if run.state in (RunState.WAITING, RunState.RUNNING):
+            return run
+        changes = self._changes(run)
+        if not changes:
+            return run
+        if run.result is None or not run.is_published:
+            return Run(name=name, directory=run.directory)
+        return replace(run, state=RunState.STALE, result=None, problem="; ".join(changes))
+
+    def _changes(self, run: Run) -> list[str]:
+        """How the settings of a run differ from those planned now."""
+        with suppress(InputError):  # a damaged file is named elsewhere
+            if run.experiment is not None:
+                return changed_settings(run.experiment.config, self.config(run.name))
+        return []
+
+    def _check(self, run: Run) -> None:
+        super()._check(run)
+        if (found := run.result) is None:
+            return
+        # A copy, or a run of a row that was renamed, keeps the name that it was trained under.
+        own = run.experiment or self.plan.experiment(self.cells[run.name])
+        if (found.experiment, found.seed) != (own.name, run.seed):
+            path = run.directory / RESULT_FILE
+            raise InputError(f"{path} is of {found.experiment}, seed {found.seed}")
+
+    def _share(self, into: Path) -> dict[str, Run]:
+        check_free(into, PLAN_FILE)
+        published = [run for run in self.runs() if run.is_published]
+        for run in published:
+            if run.problem:
+                is_stale = run.state == RunState.STALE
+                why = f"{run.name} is stale ({run.problem})" if is_stale else run.problem
+                warnings.warn(f"left out: {why}", stacklevel=3)
+        finished = {run.name: run for run in published if run.result is not None}
+        plan = _with_seeds(self.plan, {self.cells[name] for name in finished})
+        if (into / PLAN_FILE).exists():  # which may have more rows
+            ours = {row.name: row for row in plan.rows}
+            there = {row.name: row for row in load_plan(into).rows}
+            plan = replace(plan, rows=tuple((there | ours).values()))
+            _refuse_stale(into, settle_plan(into, plan), finished.keys())
+        claim_plan(into, plan)
+        there = TableFolder(into)
+        stale = {run.name for run in there.look() if run.state == RunState.STALE}
+        new = there.without_begun(finished)
+        return new | {name: finished[name] for name in stale & finished.keys()}
+
+    @property
+    def unplanned(self) -> list[str]:
+        """The finished runs in the folder that the plan does not list."""
+        found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
+        names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
+        planned = {str(cell) for cell in load_plan(self.path).cells}
+        others = [name for name in (*names, *self.collection.lines) if name not in planned]
+        return [name for name in others if not name.startswith(f"{REPLACED}/")]
+
+    @property
+    def finished_at(self) -> float:
+        """When the last run finished here, or was copied here, in seconds since the epoch; 0 if
+        none has.
+        """
+        files = [*self.path.glob(f"*/*/{RESULT_FILE}"), *self.path.glob(RUNS_FILE)]
+        return max((path.stat().st_mtime for path in files), default=0.0)
+
+    def _settings(self, run: Run) -> Record:
+        return self.settings[run.row]
+
+    @cached_property
+    def settings(self) -> Mapping[str, Record]:
+        """The settings of each row that the table shows."""
+        shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
+        return {row: {name: each.get(name) for name in shown} for row, each in found.items()}
+
+
+def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:
+    """Check that by this plan no run in the folder becomes stale that none of ours replaces."""
+    before = {run.name for run in TableFolder(into).look() if run.state == RunState.STALE}
+    for run in TableFolder(into, plan).look():
+        if run.state == RunState.STALE and run.name not in before | ours:
+            raise InputError(
+                f"{run.directory} has other settings ({run.problem}), and no run replaces it: "
+                "choose another directory"
+            )
+
+
+def _with_seeds(plan: Plan, cells: Set[Cell]) -> Plan:
+    """The plan with no other runs than these."""
+    rows = (
+        replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in cells))
+        for row in plan.rows
+    )
+    return replace(plan, rows=tuple(rows))
