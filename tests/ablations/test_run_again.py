@@ -206,3 +206,14 @@ def test_a_report_leaves_rows_out(mine: Path, out: Path, call: Call) -> None:
     ):
         code, shown = call(f"report out {option}")
         assert code == 2 and said in shown
+
+
+def test_a_method_of_ones_own_is_stale_once_it_changes(mine: Path, out: Path, call: Call) -> None:
+    edit(mine, "import Transformer", "import TransformerModule")
+    edit(mine, "Idea(Transformer)", "Idea(TransformerModule)")
+    edit(mine, "model=Idea", "method=Idea")
+    assert call(RUN)[0] == 0
+    edit(mine, "slope = 1", "slope = 2")
+    assert CHANGED in call(RUN)[1]
+    assert call(f"{RUN} --again idea")[0] == 0
+    assert started(out) == ["base/seed-1", "idea/seed-1", "idea/seed-1"]
