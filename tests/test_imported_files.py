@@ -55,10 +55,14 @@ TABLE = Table(name="mine", title="", base=BASE, rows=(row("base"), row("v", mode
 
 
 @pytest.fixture(autouse=True)
-def _imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(FILES_VARIABLE, "")
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(nn.Linear, "zz", 0, raising=False)  # as a case sets it
+    of_tests = tmp_path.parents[1]
+    for name, module in [*sys.modules.items()]:  # of files that other tests wrote
+        if Path(getattr(module, "__file__", None) or "/").is_relative_to(of_tests):
+            del sys.modules[name]
     before = {*sys.modules}
     yield
     for name in {*sys.modules} - before:

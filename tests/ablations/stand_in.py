@@ -90,8 +90,8 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
     config = json.loads((directory / "config.json").read_text())
     training = config["config"]["training"]
     last, every = training["max_steps"], training["checkpoint_every_steps"]
-    averaging = {"average_checkpoints", "also_average"}
-    of_training = {name: training[name] for name in training.keys() - averaging}
+    ignored = {"average_checkpoints", "also_average", "threads", "precision"}
+    of_training = {name: training[name] for name in training.keys() - ignored}
     settings_of_training = config["config"]["model"], sorted(of_training.items())
     (directory / "checkpoints").mkdir(exist_ok=True)
     step, losses = _newest(directory)
