@@ -121,7 +121,11 @@ def next_attempt(
     directory: Path, name: str, driver: str, devices: tuple[int | str, ...], ranks: int
 ) -> Attempt:
     """The record of the attempt in ``directory``, with the failures and kills of earlier ones."""
-    attempt = Attempt(
+    before = read_attempt(directory)
+    if before is None:
+        before = Attempt(cell=name, number=0, worker=driver, host="", started_at=0.0)
+    return replace(
+        before,
         cell=name,
         number=attempt_number(directory),
         worker=driver,
@@ -129,11 +133,8 @@ def next_attempt(
         devices=devices,
         ranks=ranks,
         started_at=time.time(),
+        given_up=False,
     )
-    before = read_attempt(directory)
-    if before is None:
-        return attempt
-    return replace(attempt, failures=before.failures, kills=before.kills, furthest=before.furthest)
 
 
 def leave_pruned(directory: Path, step: int, perplexity: float) -> None:

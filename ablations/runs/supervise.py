@@ -211,7 +211,8 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         share_data(directory, _others(job, directory))
         others = [locate(job.root / name) for name in job.shares]
         if source := take_training(directory, job.experiment.config, others):
-            notes.append(f"scored with the training of {source.relative_to(job.root)}")
+            record = replace(record, trained_in=source.relative_to(job.root).as_posix())
+            notes.append(f"scored with the training of {record.trained_in}")
         write_attempt(directory, record)
         with open_plain(directory / LOG_FILE, "ab") as log:
             log_start = log.tell()

@@ -39,7 +39,8 @@ class Attempt:
     (numbers or UUIDs of GPUs; none on the CPU) and ``ranks`` processes, at ``started_at``, in
     seconds since the epoch. ``failures`` are those of earlier attempts, oldest first; ``given_up``
     if there will be no more attempts. ``kills`` counts the attempts in a row that were killed
-    before they got beyond step ``furthest``.
+    before they got beyond step ``furthest``. The run is scored with the training of the run
+    ``trained_in``; empty for its own.
     """
 
     cell: str
@@ -53,6 +54,7 @@ class Attempt:
     given_up: bool = False
     kills: int = 0
     furthest: int = 0
+    trained_in: str = ""
 
 
 def write_attempt(directory: Path, attempt: Attempt) -> None:

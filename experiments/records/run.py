@@ -145,13 +145,18 @@ class Run:
         return {} if found is None else {"perplexity": found}
 
     @property
+    def is_only_scored(self) -> bool:
+        """Whether it has the training of another run."""
+        return self.attempt is not None and bool(self.attempt.trained_in)
+
+    @property
     def seconds(self) -> float | None:
         """From its start to its end; only of training if it took several attempts or is a copy."""
         result, attempt = self.result, self.attempt
         if result is None or attempt is None or attempt.number > 1:
             return result and result.train_seconds
-        ended = datetime.fromisoformat(result.finished_at).timestamp()
-        return max(result.train_seconds, ended - attempt.started_at)
+        took = datetime.fromisoformat(result.finished_at).timestamp() - attempt.started_at
+        return max(0.0, took) if self.is_only_scored else max(result.train_seconds, took)
 
     @property
     def has_ended(self) -> bool:

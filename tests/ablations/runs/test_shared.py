@@ -59,6 +59,9 @@ def test_rows_of_one_training_are_trained_once_a_seed(mine: Path, out: Path, cal
             assert starts(out / f"{row}/seed-{seed}") == ["1500"]
             ours, theirs = (read_run(out / f"{x}/seed-{seed}").result for x in (row, "base"))
             assert ours and theirs and ours.perplexity == theirs.perplexity
+            shared = read_run(out / f"{row}/seed-{seed}")
+            assert shared.attempt and shared.attempt.trained_in == f"base/seed-{seed}"
+            assert shared.seconds is not None and shared.seconds < ours.train_seconds
     assert len(started(out)) == 8
 
 
