@@ -93,9 +93,8 @@ def take_renamed(root: Path) -> int:
     folder = TableFolder(root)
     left = {run.name: run for run in _unplanned(folder)}
     equal = find_equal(folder.plan, left.values())
-    taken = 0
     if not equal:
-        return taken
+        return 0
     folder = TableFolder(root, claim_plan(root, with_seeds_of(folder.plan, equal)))
     with locked(root / LOCK_FILE):
         runs = {str(cell): run for cell, run in equal.items()}
@@ -113,13 +112,14 @@ def _unplanned(folder: TableFolder) -> Iterator[Run]:
     """The runs of rows that the plan does not have, ended or not."""
     paths = [path for path in sorted(folder.path.glob("*/seed-*")) if path.is_dir()]
     names = {f"{path.parent.name}/{path.name.partition('.attempt-')[0]}" for path in paths}
-    for name in sorted((names | folder.collection.lines.keys()) - {*folder.names}):
-        if not name.startswith(f"{REPLACED}/"):
-            yield (
-                folder.collection.run(name)
-                if name not in names
-                else read_run(within(folder.path, name), name)
-            )
+    lines = folder.collection.lines
+    for name in sorted((names | lines.keys()) - {*folder.names}):
+        if name.startswith(f"{REPLACED}/"):
+            continue
+        if name in names:  # a folder goes before a line
+            yield read_run(within(folder.path, name), name)
+        else:
+            yield folder.collection.run(name)
 
 
 def _rename(root: Path, old: str, name: str) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ablations.folder import TableFolder, open_folder
+from ablations.runs.process import Job, Place
 from ablations.runs.reuse import set_aside_stale
 from ablations.tables.plan import load_plan
 from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
-from tests.ablations.samples import Call, prepare_stand_ins, started, when
+from tests.ablations.samples import Call, prepare_stand_ins, start_stand_in, started, when
 
 RUN = "run mine.py --scale tiny --workers 1 --directory out --log none"
 MINE = """
@@ -217,3 +219,23 @@ def test_a_method_of_ones_own_is_stale_once_it_changes(mine: Path, out: Path, ca
     assert CHANGED in call(RUN)[1]
     assert call(f"{RUN} --again idea")[0] == 0
     assert started(out) == ["base/seed-1", "idea/seed-1", "idea/seed-1"]
+
+
+def test_a_class_that_is_edited_before_its_run_imports_it_is_begun_again(
+    mine: Path, out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process whose class is not the one that it was started for is blocked."""
+    edit(mine, 'row("base"), row("idea", model=Idea)', 'row("idea", model=Idea),')
+    prepare_stand_ins(out, {"idea/seed-1": "block"})
+
+    def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
+        if started(out):
+            prepare_stand_ins(out, {})
+        else:
+            edit(mine, "slope = 1", "slope = 2")
+        return start_stand_in(directory, job, place)
+
+    monkeypatch.setattr("ablations.runs.process.fork", start)
+    code, shown = call(RUN)
+    assert code == 0 and started(out) == ["idea/seed-1"] * 2, shown
+    assert [run.state for run in TableFolder(out).runs()] == [RunState.DONE]
