@@ -30,7 +30,7 @@ from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.find import Wanted, find_scale, load_table, select_rows
-from ablations.tables.plan import claim_plan, load_plan, settle_plan, share_arithmetic
+from ablations.tables.plan import claim_plan, load_plan, refresh_plan, settle_plan, share_arithmetic
 from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
@@ -138,6 +138,7 @@ def _with_compile(base: Config, options: Options) -> Config:
 
 
 def _report_table(root: Path) -> str:
+    refresh_plan(root)  # so that others see what this report says of classes edited meanwhile
     return write_report(TableFolder(root))
 
 

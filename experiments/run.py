@@ -116,17 +116,8 @@ def run(
             return _record_place(experiment, directory, result)
         data = _prepare(experiment, directory, display)
         with closing(Tracking(experiment, directory, log)) as tracking:
-            trainer, clock = _train(
-                experiment,
-                directory,
-                data,
-                tracking,
-                display,
-                world,
-                accumulate,
-                limits,
-                checkpoints,
-            )
+            session = _Session(world, accumulate, limits, checkpoints)
+            trainer, clock = _train(experiment, directory, data, tracking, display, session)
             if not trainer.is_global_zero:
                 return None
             result = score_run(experiment, directory, data.corpus, trainer, clock, display)
@@ -167,45 +158,52 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
     return data
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """How a training is computed and where it ends; the fields are arguments of :func:`run`."""
+
+    world: World
+    accumulate: int
+    limits: Limits
+    checkpoints: int
+
+
 def _train(
     experiment: Experiment,
     directory: Path,
     data: TranslationDataModule,
     tracking: Tracking,
     display: Display,
-    world: World,
-    accumulate: int,
-    limits: Limits,
-    kept: int,
+    session: _Session,
 ) -> tuple[Trainer, Clock]:
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
     quieten_lightning()
     config = experiment.config.training
     step, checkpoint = _find_start(experiment, directory)
     (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
-    max_steps = limits.steps(config.max_steps)
+    max_steps = session.limits.steps(config.max_steps)
     display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()
-    checkpoints = Checkpoints(directory, config, clock, kept)
+    checkpoints = Checkpoints(directory, config, clock, session.checkpoints)
     trainer = Trainer(
         accelerator=default_device().type,
-        devices=world.local,
-        num_nodes=world.nodes,
-        strategy=_distributed(experiment.config) if world.size > 1 else "auto",
+        devices=session.world.local,
+        num_nodes=session.world.nodes,
+        strategy=_distributed(experiment.config) if session.world.size > 1 else "auto",
         max_steps=max_steps,
         max_epochs=-1,
-        accumulate_grad_batches=accumulate,
-        val_check_interval=config.validate_every_steps * accumulate,  # in micro-batches
+        accumulate_grad_batches=session.accumulate,
+        val_check_interval=config.validate_every_steps * session.accumulate,  # in micro-batches
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=config.log_every_steps,
         logger=tracking.loggers(step),
         callbacks=[
             clock,
-            StopEarly(clock, checkpoints, limits.seconds),
+            StopEarly(clock, checkpoints, session.limits.seconds),
             LogMetrics(directory, clock, every=config.log_every_steps, resumed_step=step),
             checkpoints,
-            ShowTraining(display, clock, limits.seconds),
+            ShowTraining(display, clock, session.limits.seconds),
         ],
         plugins=[AtomicCheckpointIO()],
         default_root_dir=directory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -95,5 +96,8 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 @pytest.fixture(autouse=True)
 def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test stands for a process, which keeps the classes that it has loaded."""
+    """Each test stands for a process, which keeps the classes that it has loaded, and the folders
+    of their files on its path.
+    """
     monkeypatch.setattr(variant, "_LOADED", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])

@@ -108,7 +108,7 @@ def has_changed_since(record: Mapping[str, Any], places: Mapping[str, Any] | Non
             if (file := here.get(split_name(name)[0])) is None:
                 return False
             statements, paths = _near(name, file)
-            if digest_of(statements) != name.partition("@")[2]:
+            if digest_of(statements) != split_name(name)[2]:
                 return False
             needed |= statements
             near |= paths
@@ -126,7 +126,8 @@ def has_changed_since(record: Mapping[str, Any], places: Mapping[str, Any] | Non
 
 def _near(name: str, file: Path) -> tuple[set[str], set[Path]]:
     """The statements that define a class, and their files."""
-    needed, paths = definitions(*split_name(name), file)
+    module, kind, _ = split_name(name)
+    needed, paths = definitions(module, kind, file)
     return needed, set(map(_located, paths))
 
 

@@ -135,7 +135,7 @@ def load(name: str, of: type[Kind], word: str) -> type[Kind]:
 
 def _check_source(name: str, word: str) -> None:
     """Check that the source of a class is what it was."""
-    module, kind, digest = _parts(name)
+    module, kind, digest = split_name(name)
     try:
         source, now = source_of(module), source_digest(module, kind)
     except InputError as error:  # such as a file that is being edited
@@ -148,7 +148,7 @@ def _check_source(name: str, word: str) -> None:
 
 
 def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
-    module, kind, _ = _parts(name)
+    module, kind, _ = split_name(name)
     source = source_of(module)
     try:
         is_file = module in _trusted()
@@ -163,7 +163,7 @@ def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
     return variant
 
 
-def _parts(name: str) -> tuple[str, str, str]:
+def split_name(name: str) -> tuple[str, str, str]:
     """The module, the class and the digest of a name."""
     path, _, digest = name.partition("@")
     module, _, kind = path.rpartition(":")
@@ -234,7 +234,7 @@ def current_name(name: str) -> str:
     """The name with the digest of the source as it is now; as it was if the source is not here."""
     if name in _MOVED:
         return name
-    module, kind, _ = _parts(name)
+    module, kind, _ = split_name(name)
     with suppress(InputError):
         return f"{module}:{kind}@{source_digest(module, kind)}"
     return name
@@ -242,7 +242,7 @@ def current_name(name: str) -> str:
 
 def class_name(name: str) -> str:
     """The class alone of a name."""
-    return _parts(name)[1]
+    return split_name(name)[1]
 
 
 def trust(*paths: Path) -> None:
@@ -282,12 +282,6 @@ def _installed_file(module: str) -> Path | None:
             if file.is_file():
                 return file
     return None
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """The module and the class of a name."""
-    module, kind, _ = _parts(name)
-    return module, kind
 
 
 def is_own(name: str) -> bool:

@@ -106,17 +106,15 @@ def plan_table(
     # The times of finished runs have what they shared a device with.
     used = ranks if speed.as_ran else ranks / sharing
     work = _find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
+    kept = {x.rows[0]: x.checkpoints for x in trainings_of(configs)}
     rows: list[RowCost] = []
     left: list[float] = []
-    for training in trainings_of(configs):
-        for row in training.rows:
-            missing = [str(Cell(row, x)) for x in seeds if str(Cell(row, x)) in work.left]
-            kept = training.checkpoints if row == training.rows[0] else 0
-            cost = _cost_of_row(row, configs[row], speed, used, left=len(missing), kept=kept)
-            rows.append(cost)
-            alone = speed.seconds(configs[row], used)
-            left += [alone if x in work.trained else SCORING_SECONDS for x in missing]
-    rows.sort(key=lambda row: list(configs).index(row.name))
+    for row, config in configs.items():
+        missing = [name for name in (str(Cell(row, seed)) for seed in seeds) if name in work.left]
+        cost = _cost_of_row(row, config, speed, used, left=len(missing), kept=kept.get(row, 0))
+        rows.append(cost)
+        alone = speed.seconds(config, used)
+        left += [alone if name in work.trained else SCORING_SECONDS for name in missing]
     each = [row.seconds for row in rows] * len(seeds)
     warnings = (*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs))
     return TableCost(

@@ -225,6 +225,7 @@ class Driver:
             self._waiting.appendleft(name)
         elif end.state == RunState.GIVEN_UP:
             self._give_up(name)
+            self._leave_those_of_training(name)
         elif end.state in (RunState.REFUSED, RunState.BLOCKED):
             self._set_aside(name, end)
         elif end.state == RunState.FAILED:
@@ -244,7 +245,6 @@ class Driver:
     def _give_up(self, name: str) -> None:
         self._study.end(name, None)
         self.given_up.append(name)
-        self._leave_those_of_training(name)
 
     def _leave_those_of_training(self, name: str) -> None:
         """Leave the runs whose training has failed in this one, as it would fail again."""

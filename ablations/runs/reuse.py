@@ -17,10 +17,10 @@ from ablations.tables.table import Cell
 from experiments.records.ownership import changed_settings, identity
 from experiments.records.progress import RunState
 from experiments.records.run import Run, locate, read_run
+from experiments.records.source import has_changed
 from transformer.config import override
 from transformer.errors import InputError
 from transformer.files import locked, rename, within
-from transformer.imported_files import has_changed_since
 
 
 def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
@@ -143,16 +143,15 @@ def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
     rows = {*rows}
     with locked(root / LOCK_FILE):
         folder = TableFolder(root)
-        stale = [run for run in folder.look() if run.row in rows and _has_changed(run)]
+        stale = [
+            run
+            for run in folder.look()
+            if run.row in rows
+            and (run.state == RunState.STALE or (run.has_ended and has_changed(run)))
+        ]
         names = {run.name: next_replaced(root, run.name, folder.collection.lines) for run in stale}
         _set_aside(root, names, folder)
     return [*names]
-
-
-def _has_changed(run: Run) -> bool:
-    if run.state != RunState.DONE or run.source is None:
-        return run.state == RunState.STALE
-    return has_changed_since(run.source, run.source_places)
 
 
 def _set_aside(root: Path, names: Mapping[str, str], folder: TableFolder) -> None:

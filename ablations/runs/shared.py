@@ -15,6 +15,7 @@ from experiments.records.outputs import (
     step_checkpoints,
 )
 from experiments.records.run import read_run
+from experiments.records.source import has_changed
 from transformer.config import Config, training_digest
 from transformer.files import copy_plain
 
@@ -27,8 +28,8 @@ def has_training(directory: Path, config: Config) -> bool:
     result, experiment = run.result, run.experiment
     if result is None or experiment is None or result.steps != config.training.max_steps:
         return False
-    if training_digest(experiment.config) != training_digest(config):
-        return False  # it is stale
+    if training_digest(experiment.config) != training_digest(config) or has_changed(run):
+        return False
     found = step_checkpoints(directory)
     if not found or found[-1][0] != result.steps:
         return False

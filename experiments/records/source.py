@@ -32,6 +32,11 @@ def record_imported(directory: Path) -> None:
             write_json(path, record)
 
 
+def has_changed(run: Run) -> bool:
+    """Whether a file that a run had imported is another one now, as far as it is known here."""
+    return run.source is not None and has_changed_since(run.source, run.source_places)
+
+
 def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
     """A line with the rows, or trials, whose runs had imported a file that is another one now,
     although what defines their class is as it was.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from ablations.runs.shared import has_training, take_training
 from ablations.status.status import _only_scored
 from ablations.tables.find import Wanted
 from ablations.tables.plan import load_plan
+from experiments.records.experiment import load_experiment
 from experiments.records.run import read_run
+from experiments.records.source import record_source
 from tests.ablations.samples import Call, prepare_stand_ins, started
 from tests.ablations.stand_in import STARTS_FILE
+from transformer.variant import classes_of
 
 RUN = "run mine.py --scale tiny --workers 2 --directory out --log none"
 MINE = """
@@ -153,7 +157,7 @@ def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call
     assert beam.seconds == average.seconds == SCORING_SECONDS
     assert base.disk_bytes == 3 * base.parameters * 12  # as average3 needs
     assert found.runs == found.runs_left == 8
-    prepare_stand_ins(out, {"base/seed-1": "refuse", "free/seed-1": "refuse"})
+    prepare_stand_ins(out, {"base/seed-1": "diverge", "free/seed-1": "diverge"})
     call(RUN)
     runs = TableFolder(out).look()
     assert _only_scored(runs, TableFolder(out).trainings) == {"average3/seed-1"}
@@ -164,3 +168,25 @@ def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call
     )
     assert found.runs_left == 3
     assert found.seconds_left == pytest.approx(found.rows[2].seconds + 2 * SCORING_SECONDS)
+
+
+def test_a_training_with_another_source_is_not_taken(
+    mine: Path, out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(out.with_name("lib"))])
+    out.with_name("lib").mkdir()
+    helper = out.with_name("lib") / "helper_of_idea.py"
+    helper.write_text("WIDTH = 1\n")
+    own = "from transformer import Transformer\nimport helper_of_idea\n\n\n"
+    own += "class Idea(Transformer):\n    width = helper_of_idea.WIDTH\n\n\n"
+    rows = 'row("idea", model=Idea), row("idea9", model=Idea, beam_size=9)'
+    mine.write_text(f"{own}{MINE.replace('ROWS = (', f'ROWS = ({rows},')}")
+    assert call(f"{RUN} --rows idea")[0] == 0
+    idea = out / "idea/seed-1"
+    experiment = load_experiment(idea)
+    record_source(idea, classes_of(experiment.config))
+    assert has_training(idea, experiment.config)
+    helper.write_text("WIDTH = 2\n")
+    assert not has_training(idea, experiment.config)
+    assert call(f"{RUN} --rows idea9")[0] == 0
+    assert starts(out / "idea9/seed-1") == ["0"]
