@@ -29,13 +29,11 @@ def _above(rooms: str) -> tuple[str, ...]:
 ALLOWED = {
     "transformer.errors": (),
     "transformer.corpus": ("transformer.errors", "transformer.files"),
-    "transformer.options": (),
-    "transformer.fields": ("transformer.corpus", "transformer.options"),
+    "transformer.fields": ("transformer.corpus",),
     "transformer.config": (
         "transformer.corpus",
         "transformer.errors",
         "transformer.fields",
-        "transformer.options",
     ),
     "transformer.files": ("transformer.errors",),
     "transformer.python_files": ("transformer.errors",),
@@ -74,7 +72,7 @@ ALLOWED = {
         "transformer.files",
         "transformer.initialisation",
         "transformer.model",
-        "transformer.options",
+        "transformer.fields",
         "transformer.python_files",
         "transformer.sources",
     ),
@@ -88,7 +86,6 @@ ALLOWED = {
     "transformer.parameters": (
         "transformer.errors",
         "transformer.fields",
-        "transformer.options",
         "transformer.variant",
     ),
     "transformer.variants": (

@@ -18,7 +18,7 @@ from tests.samples import TINY_MODEL, tiny
 from transformer.config import Config, from_dict, override, to_dict, training_digest
 from transformer.data.corpora.declared import MULTI30K_EN_DE
 from transformer.errors import InputError
-from transformer.options import Options
+from transformer.fields import Options
 from transformer.parameters import declared_options, resolve
 from transformer.training.method import make_module
 from transformer.variant import FILES_VARIABLE, build, variant_name

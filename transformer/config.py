@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from transformer.corpus import Corpus
 from transformer.errors import InputError, unknown_name
-from transformer.fields import fits, takes
-from transformer.options import NO_OPTIONS, Options
+from transformer.fields import NO_OPTIONS, Options, fits, takes
 
 T = TypeVar("T")
 

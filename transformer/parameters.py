@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.errors import InputError, unknown_name
-from transformer.fields import fits, takes
-from transformer.options import NO_OPTIONS, Options, Value
+from transformer.fields import NO_OPTIONS, Options, Value, fits, takes
 from transformer.variant import class_name, source_of
 
 _KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool}

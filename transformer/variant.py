@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from transformer.config import Config, ModelConfig, override
 from transformer.errors import BlockedError, InputError
+from transformer.fields import NO_OPTIONS, Options, Value
 from transformer.files import expand_user
-from transformer.options import NO_OPTIONS, Options, Value
 from transformer.python_files import load_file
 from transformer.sources import definitions, is_installed
 

@@ -15,8 +15,7 @@ from transformer.config import (
     override,
 )
 from transformer.errors import InputError, unknown_name
-from transformer.fields import fits, takes
-from transformer.options import Options, Value
+from transformer.fields import Options, Value, fits, takes
 from transformer.parameters import resolve
 from transformer.variant import class_name, variant_name
 
