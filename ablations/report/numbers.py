@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from ablations.folder import TableFolder
 from ablations.folder.base import Record
 from ablations.report.scores import Score, make_score
+from ablations.report.speed_up import SPEED_MEASURE, SpeedUp, mean_curve, speed_up
 from ablations.report.statistics import (
     Estimate,
     Pool,
@@ -78,7 +80,8 @@ class TableNumbers:
 
     ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are columns: what
     rows change and, next to the paper, all of Table 3; ``shown`` are those of any row of the plan.
-    ``pools`` are the pooled spreads by measure.
+    ``pools`` are the pooled spreads by measure, and ``speed_ups`` those of rows with a validation
+    curve to compare with the base's.
     """
 
     plan: Plan
@@ -90,6 +93,7 @@ class TableNumbers:
     settings: Sequence[str]
     shown: Sequence[str]
     pools: Mapping[str, Pool]
+    speed_ups: Mapping[str, SpeedUp]
 
     @property
     def shared(self) -> list[list[str]]:
@@ -118,10 +122,17 @@ class TableNumbers:
         """A flat record for each row and measure, with the ends of the 95 % intervals; None where
         something is unknown.
         """
-        return [_record(row, measure) for row in self.rows for measure in self.measures]
+        return [
+            _record(row, measure, self.speed_ups.get(row.name))
+            for row in self.rows
+            for measure in self.measures
+        ]
 
 
-def _record(row: RowNumbers, measure: Measure) -> Record:
+def _record(row: RowNumbers, measure: Measure, speed: SpeedUp | None) -> Record:
+    if measure.name != SPEED_MEASURE:
+        speed = None
+    slowest, fastest = speed.interval if speed and speed.interval else (None, None)
     score = row.scores[measure.name]
     ours, difference = score.ours, score.difference
     low, high = ours.interval if ours and ours.interval else (None, None)
@@ -141,6 +152,9 @@ def _record(row: RowNumbers, measure: Measure) -> Record:
         "paper": score.paper,
         "paper_difference": score.paper_difference,
         "agreement": score.agreement or None,
+        "speed_up": speed.mean.known if speed else None,
+        "speed_up_low": slowest.known if slowest else None,
+        "speed_up_high": fastest.known if fastest else None,
     }
 
 
@@ -177,6 +191,7 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
         settings=[name for name in shown if name in columns],
         shown=shown,
         pools=pools,
+        speed_ups=_speed_ups(rows, base, folder.configs),
     )
 
 
@@ -274,6 +289,29 @@ def _compute_scores(
             is_equal=is_equal,
         )
     return pooled
+
+
+def _speed_ups(
+    rows: Sequence[RowNumbers], base: RowNumbers | None, configs: Mapping[str, Config]
+) -> dict[str, SpeedUp]:
+    """The speed-up of each row with a training of its own that has the base's word-pieces."""
+    found: dict[str, SpeedUp] = {}
+    for row in rows:
+        score = row.scores.get(SPEED_MEASURE)
+        if base is None or score is None or score.difference is None:
+            continue
+        if row.training == base.training or not math.isfinite(score.difference.mean):
+            continue
+        seeds = score.by_seed.keys() & base.scores[SPEED_MEASURE].by_seed
+        of_base = mean_curve(_of_seeds(base, seeds), configs[base.name])
+        of_row = mean_curve(_of_seeds(row, seeds), configs[row.name])
+        if of_base and of_row and (speed := speed_up(of_base, of_row, score.difference)):
+            found[row.name] = speed
+    return found
+
+
+def _of_seeds(row: RowNumbers, seeds: Set[int]) -> list[Run]:
+    return [run for run in row.runs if run.result is not None and run.seed in seeds]
 
 
 def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:

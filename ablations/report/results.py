@@ -10,6 +10,7 @@ from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
+from ablations.report.speed_up import SPEED_MEASURE
 from ablations.report.statistics import Estimate
 from ablations.tables.changes import COLUMNS, Value, is_option
 from ablations.tables.plan import load_plan
@@ -124,7 +125,22 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
         Column("paper", paper, measure.short, "theirs"),
         Column("Δ", differences, measure.short),
         Column("Δ paper", of_paper, measure.short, "theirs"),
+        *_speed_ups(table, measure),
     ]
+
+
+def _speed_ups(table: TableNumbers, measure: Measure) -> Iterator[Column]:
+    """How many of the base's steps a step is worth, next to the difference that it is made of."""
+    if measure.name != SPEED_MEASURE:
+        return
+    cells: list[str] = []
+    for row in table.rows:
+        speed, difference = table.speed_ups.get(row.name), row.scores[measure.name].difference
+        text = "" if speed is None else str(speed.mean)
+        if speed and difference and difference.within_noise:
+            text += NOISE
+        cells.append(text)
+    yield Column("speed-up", cells, measure.short, optional=1)
 
 
 def _mean(value: Estimate | None, digits: int) -> str:

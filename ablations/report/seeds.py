@@ -9,6 +9,7 @@ from ablations.report.grid import Column, Grid
 from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.report.results import SAME, filled
 from ablations.report.scores import WITHIN_NOISE, Score
+from ablations.report.speed_up import SPEED_MEASURE, SpeedUp
 from ablations.report.statistics import MAX_SEEDS, Estimate, dunnett
 from ablations.tables.trainings import Training
 from experiments.records.result import Measure
@@ -38,6 +39,9 @@ def seeds_grid(table: TableNumbers) -> Grid:
     ]
     for measure in table.measures:
         columns += _columns(rows, measure)
+        if measure.name == SPEED_MEASURE:
+            speeds = [_speed_up(table.speed_ups.get(row.name)) for row in rows]
+            columns.append(Column("speed-up, 95 %", speeds, measure.short))
     return Grid(filled(columns))
 
 
@@ -56,6 +60,12 @@ def _columns(rows: Sequence[RowNumbers], measure: Measure) -> list[Column]:
         Column("sign as in paper", [score.agreement for score in scores], group),
         Column("seeds needed", seeds, group),
     ]
+
+
+def _speed_up(found: SpeedUp | None) -> str:
+    if found is None or found.interval is None:
+        return ""
+    return " to ".join(dict.fromkeys(map(str, found.interval)))  # ends may be the same bound
 
 
 def _difference(score: Score, digits: int) -> str:
