@@ -280,6 +280,35 @@ def compare(directory: Directory, first: str, second: str, /, *, seeds: str | No
         print(line, flush=True)
 
 
+@command("confirm experiments/results/table3-small --row A-h4 --seeds 11-13")
+def confirm(
+    directory: Directory,
+    /,
+    *,
+    row: str,
+    seeds: str,
+    into: Path | None = None,
+    variant: Variants = (),
+    options: Annotated[Options, FLAT] = Options(),
+) -> int:
+    """Train a row of a finished table again, and compare it with the runs that are there.
+
+    Printed is the difference in each score with its 95 % interval, by the spread of the table's
+    runs, and the least difference that so many seeds would have shown. A seed that is there too is
+    compared digit by digit.
+
+    Args:
+        row: a row that report shows
+        seeds: such as 11-13, best other ones than those of the table
+        into: directory of the new runs [default: runs/confirm-TABLE-SCALE]
+    """
+    from ablations.run import run_confirmation
+
+    trust(*variant)
+    wanted = Wanted(seeds=seeds, directory=into)
+    return run_confirmation(directory, row, wanted, options)
+
+
 @command("wandb runs/table3-small --entity my-team")
 def wandb(directory: Directory, /, *, entity: str | None = None, project: str | None = None) -> int:
     """Push what was tracked offline to W&B, with a workspace to look at it.

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ablations.files import CONFIRM, PLAN_FILE, REPLACED, SEARCH_FILE, check_free
 from ablations.folder import SearchFolder, TableFolder
+from ablations.report.confirm import check_confirmable, describe_confirmation
 from ablations.report.layout import print_page
 from ablations.report.report import write_report
 from ablations.report.search import write_search_report
@@ -29,7 +30,7 @@ from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
-from ablations.tables.find import Wanted, find_scale, load_table, select_rows
+from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds, select_rows
 from ablations.tables.plan import claim_plan, load_plan, refresh_plan, settle_plan, share_arithmetic
 from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
@@ -130,6 +131,35 @@ def run_search(
         code = max(code, _carry_out(again, again.names, executor, options, _report_table))
         print_page(_report_search(root), root)
         return code
+
+
+def run_confirmation(committed: Path, row: str, wanted: Wanted, options: Options) -> int:
+    """Train a row of committed results again, and say how it differs; the exit code.
+
+    Args:
+        wanted: its seeds and directory
+    """
+    there = TableFolder(committed)
+    check_confirmable(there, row)
+    root = wanted.directory or Path("runs") / f"confirm-{there.plan.name}"
+    check_free(root, PLAN_FILE)
+    if root.exists() and root.samefile(committed):
+        raise InputError(f"--into is {root} itself: give the directory of other runs")
+    seeds = parse_seeds(wanted.seeds)
+    chosen = replace(there.plan.row(row), seeds=seeds)
+    plan = replace(there.plan, rows=(chosen,), base=_with_compile(there.plan.base, options))
+    names = [str(cell) for cell in plan.cells]
+    if (root / PLAN_FILE).exists():  # which may confirm other rows too
+        others = tuple(each for each in load_plan(root).rows if each.name != row)
+        plan = replace(plan, rows=(*others, chosen))
+    settled = settle_plan(root, plan, options.precision, options.threads)
+    executor = _executor(options, settled.base)
+    with lock_runs(root, options.shard):
+        claim_plan(root, plan, options.precision, options.threads)
+        code = _carry_out(TableCells(root), names, executor, options, _report_table)
+    for line in describe_confirmation(there, TableFolder(root), row):
+        print(line)
+    return code
 
 
 def _with_compile(base: Config, options: Options) -> Config:

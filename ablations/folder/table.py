@@ -24,9 +24,10 @@ from experiments.records.line import RUNS_FILE
 from experiments.records.ownership import changed_settings
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
-from experiments.records.run import Run, attempt_number
+from experiments.records.run import Run, attempt_number, locate
 from transformer.config import Config, override
 from transformer.errors import InputError
+from transformer.files import within
 
 
 class TableFolder(Folder):
@@ -107,6 +108,11 @@ class TableFolder(Folder):
         stale = {run.name for run in there.look() if run.state == RunState.STALE}
         new = there.without_begun(finished)
         return new | {name: finished[name] for name in stale & finished.keys()}
+
+    def commit(self, name: str) -> str:
+        """The commit of a run that ended, stale or not."""
+        result = super()._read(name, has_folder=locate(within(self.path, name)).exists()).result
+        return "" if result is None else result.commit
 
     @property
     def unplanned(self) -> list[str]:

@@ -207,8 +207,25 @@ def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
     a share of all squares (Cochran's C), against the same share in simulated tables: residuals
     depend on each other, so that textbook tests reject too often.
     """
-    finite = [row for row in rows.values() if row and all(map(math.isfinite, row.values()))]
-    cells = tuple((index, seed) for index, row in enumerate(finite) for seed in row)
+    finite = _finite(rows)
+    return _pool(finite, tuple((index, seed) for index, row in enumerate(finite) for seed in row))
+
+
+def pool_within(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
+    """As :func:`pool`, but of the model row alone: what a seed does to all rows is noise too.
+
+    It is the spread of runs of one row, for those that share no seed.
+    """
+    finite = _finite(rows)
+    # One seed for all of them has no effect beside that of the row.
+    return _pool(finite, tuple((index, 0) for index, row in enumerate(finite) for _ in row))
+
+
+def _finite(rows: Mapping[str, Mapping[int, float]]) -> list[Mapping[int, float]]:
+    return [row for row in rows.values() if row and all(map(math.isfinite, row.values()))]
+
+
+def _pool(finite: Sequence[Mapping[int, float]], cells: tuple[tuple[int, int], ...]) -> Pool | None:
     if not cells:
         return None
     basis, weights = _design(cells)

@@ -1,0 +1,159 @@
+"""Compare a row that was trained again with its committed runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from ablations.folder import TableFolder
+from ablations.report.statistics import (
+    CONFIDENCE,
+    POWER,
+    Estimate,
+    Pool,
+    pool_within,
+    t_quantile,
+)
+from experiments.records.progress import RunState
+from experiments.records.result import MEASURES, Measure, Result
+from transformer import formats
+from transformer.errors import InputError, unknown_name
+
+# Why digits of one seed may differ: a device's name says how many threads it has.
+_MAY_DIFFER = {
+    "precision": "another precision",
+    "device": "another device",
+    "versions": "other versions",
+}
+# By seed.
+Results = Mapping[int, Result]
+
+
+def check_confirmable(there: TableFolder, row: str) -> None:
+    """Check that a committed row has results, of the source that its classes have now.
+
+    Raises:
+        InputError: if not; it names the commit that has the source.
+    """
+    known = [each.name for each in there.plan.rows if each.seeds]
+    if row not in known:
+        raise unknown_name("row", row, known)
+    runs = [run for run in there.look() if run.row == row]
+    for run in runs:
+        if run.state == RunState.STALE:
+            commit = there.commit(run.name)
+            raise InputError(
+                f"row {row} of {there.path} was trained otherwise ({run.problem}): check out "
+                f"commit {commit} to train it again"
+            )
+    if not any(run.result for run in runs):
+        raise InputError(f"row {row} of {there.path} has no finished run to confirm")
+
+
+def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> Iterator[str]:
+    """Say for each measure how the new runs of a row differ from the committed ones."""
+    old, new = _results(there, row), _results(here, row)
+    fresh = {seed: result for seed, result in new.items() if seed not in old}
+    yield (
+        f"{row} of {there.title}: {_seeds(fresh)} trained here, {_seeds(old)} in {there.path}"
+        if fresh
+        else f"{row} of {there.title}: no fresh seed is finished here"
+    )
+    for seed in sorted(new.keys() & old.keys()):
+        yield f"  seed {seed}: {_by_digit(old[seed], new[seed], there.plan.measures)}"
+    if not fresh:
+        return
+    for name in there.plan.measures:
+        spread = _spread(there, row, name)
+        yield from _compare(MEASURES[name], _values(old, name), _values(fresh, name), spread)
+
+
+def _results(folder: TableFolder, row: str) -> Results:
+    found: dict[int, Result] = {}
+    for run in folder.runs():
+        if run.row == row and run.result is not None:
+            found[run.result.seed] = run.result
+    return found
+
+
+def _seeds(results: Results) -> str:
+    word = "seed" if len(results) == 1 else "seeds"
+    return f"{word} {', '.join(map(str, sorted(results)))}"
+
+
+def _values(results: Results, name: str) -> dict[int, float]:
+    values = {seed: getattr(result, name) for seed, result in results.items()}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _by_digit(old: Result, new: Result, measures: tuple[str, ...]) -> str:
+    """Whether two runs of one seed have the same scores, and if not, what may be the reason."""
+    if all(getattr(old, name) == getattr(new, name) for name in measures):
+        return "every digit is the same"
+    others = [
+        word for name, word in _MAY_DIFFER.items() if getattr(old, name) != getattr(new, name)
+    ]
+    if others:
+        return f"other digits, with {' and '.join(others)}"
+    return "other digits, though precision, device and versions are the same"
+
+
+def _spread(there: TableFolder, row: str, measure: str) -> Pool | None:
+    """The spread of runs of one row, over all rows of the committed table if they spread alike."""
+    rows: dict[str, dict[int, float]] = {}
+    trainings = {name: each for each in there.trainings for name in each.rows}
+    seen = {trainings[row]}  # its own training, then one row of each other
+    rows[row] = _values(_results(there, row), measure)
+    for other in there.plan.rows:
+        if other.published or other.name == row or trainings[other.name] in seen:
+            continue
+        seen.add(trainings[other.name])
+        rows[other.name] = _values(_results(there, other.name), measure)
+    return pool_within(rows)
+
+
+def _compare(
+    measure: Measure, old: Mapping[int, float], new: Mapping[int, float], spread: Pool | None
+) -> Iterator[str]:
+    """The difference of the means and its interval, and the least one that would have shown."""
+    if not old or not new:
+        return
+    digits = max(2, measure.digits)
+    means = [math.fsum(values.values()) / len(values) for values in (old, new)]
+    write = formats.number
+    text = f"{measure.title}: {write(means[1], digits)} here, {write(means[0], digits)} there, "
+    found = confirmation(old, new, spread)
+    if found.interval is None or found.standard_error is None:
+        yield f"{text}{formats.difference(found.mean, digits)}; the table has no spread to judge it"
+        return
+    low, high = (formats.difference(end, digits) for end in found.interval)
+    verdict = "no difference" if found.within_noise else "DIFFERENT"
+    yield f"{text}{formats.difference(found.mean, digits)} (95 %: {low} to {high}): {verdict}"
+    least = smallest_shown(found)
+    yield f"  so many seeds would show a difference of {write(least, digits)} in 80 % of cases"
+
+
+def confirmation(
+    old: Mapping[int, float], new: Mapping[int, float], spread: Pool | None
+) -> Estimate:
+    """The mean of the ``new`` runs less that of the ``old``, which share no seed.
+
+    Its standard error is s · √(1/n + 1/m) with the ``spread`` s of runs of one row; if rows spread
+    too differently to have one, that of these two samples.
+    """
+    means = [math.fsum(values.values()) / len(values) for values in (old, new)]
+    mean = means[1] - means[0]
+    if spread is None or not spread.is_usable:
+        spread = pool_within({"old": old, "new": new})
+    if spread is None or not math.isfinite(mean):
+        return Estimate(mean, None, 1)
+    error = spread.deviation * math.sqrt(1 / len(old) + 1 / len(new))
+    return Estimate(mean, error, 1, pooled_freedom=spread.freedom)
+
+
+def smallest_shown(found: Estimate) -> float:
+    """The true difference that a test at 5 % with this standard error finds in 80 % of cases."""
+    freedom, error = found.pooled_freedom, found.standard_error
+    if freedom is None or error is None:
+        raise ValueError("an estimate without a pooled spread")
+    return (t_quantile((1 + CONFIDENCE) / 2, freedom) + t_quantile(POWER, freedom)) * error

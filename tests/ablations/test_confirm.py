@@ -1,0 +1,107 @@
+"""Train a row of a finished table again."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+
+from ablations.folder import TableFolder
+from ablations.report.confirm import confirmation, describe_confirmation, smallest_shown
+from ablations.report.statistics import Pool, pool_within
+from ablations.tables.plan import load_plan
+from ablations.tables.table import Cell
+from experiments.records.result import load_result, save_result
+from tests.ablations.report.samples import fill
+from tests.ablations.samples import Call, prepare_stand_ins, started
+from tests.ablations.test_run_again import MINE, RUN, edit
+
+CONFIRM = "confirm out --row idea --seeds 4,5 --into again --variant mine.py --log none --workers 1"
+
+
+@pytest.fixture
+def mine(out: Path, call: Call) -> Path:
+    file = out.with_name("mine.py")
+    file.write_text(MINE)
+    assert call(f"{RUN} --seeds 1-3")[0] == 0
+    prepare_stand_ins(out.with_name("again"), {})
+    return file
+
+
+def test_a_row_is_trained_again_with_fresh_seeds(mine: Path, out: Path, call: Call) -> None:
+    code, shown = call(CONFIRM)
+    again = out.with_name("again")
+    assert code == 0 and started(again) == ["idea/seed-4", "idea/seed-5"]
+    assert "seeds 4, 5 trained here, seeds 1, 2, 3 in out" in shown
+    assert "no difference" in shown and "so many seeds would show a difference of" in shown
+    assert load_plan(again).configs == {"idea": load_plan(out).configs["idea"]}
+
+    code, shown = call(CONFIRM.replace("4,5", "1"))  # which adds a seed to the directory
+    assert code == 0 and "seed 1: every digit is the same" in shown
+    assert started(again) == ["idea/seed-4", "idea/seed-5", "idea/seed-1"]
+    assert call(CONFIRM.replace("idea", "base", 1))[0] == 0
+    assert {row.name for row in load_plan(again).rows} == {"base", "idea"}
+    assert mine.exists()
+
+
+def test_a_row_of_another_source_names_the_commit_to_check_out(
+    mine: Path, out: Path, call: Call
+) -> None:
+    edit(mine, "slope = 1", "slope = 2")
+    code, shown = call(CONFIRM)
+    assert code == 2 and "was trained otherwise (source of Idea" in shown
+    commit = load_result(Cell("idea", 1).directory(out))
+    assert commit is not None and f"check out commit {commit.commit} " in shown
+    assert not started(out.with_name("again"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("--row idea", "--row ide"), "unknown row 'ide'"),
+        (("--seeds 4,5", "--seeds 4-x"), "--seeds holds '4-x'"),
+        (("confirm out", "confirm nowhere"), "nowhere is not the directory of a table"),
+        (("--into again", "--into out"), "--into is out itself"),
+    ],
+)
+def test_what_cannot_be_confirmed_is_refused(
+    mine: Path, out: Path, call: Call, change: tuple[str, str], words: str
+) -> None:
+    del mine
+    code, shown = call(CONFIRM.replace(*change))
+    assert code == 2 and words in shown
+    assert len(started(out)) == 6
+
+
+def test_the_same_seed_is_compared_digit_by_digit(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    fill(there, {"base": {1: 5.0, 2: 5.1}, "noise": {1: 6.0, 2: 6.1}})
+    here = tmp_path / "here"
+    fill(here, {"base": {1: 5.0, 2: 5.2}})
+    directory = Cell("base", 2).directory(here)
+    made = load_result(directory)
+    assert made is not None
+    save_result(directory, dataclasses.replace(made, device="another"))
+    lines = list(describe_confirmation(TableFolder(there), TableFolder(here), "base"))
+    assert lines[0].endswith("no fresh seed is finished here")
+    assert lines[1] == "  seed 1: every digit is the same"
+    assert lines[2] == "  seed 2: other digits, with another device"
+    assert len(lines) == 3
+
+
+def test_the_interval_is_of_the_spread_within_rows() -> None:
+    """A seed that moves all rows is noise between runs of other seeds."""
+    rows = {"a": {1: 1.0, 2: 3.0}, "b": {1: 11.0, 2: 13.0}}
+    found = pool_within(rows)
+    assert found is not None
+    assert (found.deviation, found.freedom) == (pytest.approx(math.sqrt(2)), 2)
+    spread = Pool(0.5, 20, 1.0)
+    estimate = confirmation({1: 2.0, 2: 4.0, 3: 3.0}, {4: 4.0, 5: 5.0}, spread)
+    error = 0.5 * math.sqrt(1 / 3 + 1 / 2)
+    assert estimate.mean == pytest.approx(1.5) and estimate.interval is not None
+    assert estimate.interval[0] == pytest.approx(1.5 - 2.085963 * error)
+    assert smallest_shown(estimate) == pytest.approx((2.085963 + 0.859964) * error)
+    unequal = confirmation({1: 2.0, 2: 4.0}, {4: 4.0, 5: 6.0}, Pool(0.1, 20, 0.01))
+    assert (unequal.deviation, unequal.pooled_freedom) == (pytest.approx(math.sqrt(2)), 2)
