@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.paper import is_clear_in_paper
 from ablations.report.results import SAME, filled
 from ablations.report.scores import WITHIN_NOISE, Score
 from ablations.report.speed_up import SPEED_MEASURE, SpeedUp
-from ablations.report.statistics import MAX_SEEDS, Estimate, dunnett
+from ablations.report.statistics import (
+    MAX_SEEDS,
+    Estimate,
+    dunnett,
+    required_seeds,
+)
 from ablations.tables.trainings import Training
 from experiments.records.result import Measure
 from transformer import formats
@@ -23,6 +31,7 @@ _COUNTED = {
     "same sign": "same sign",
     "other sign": "other sign",
 }
+_SMALL_BLEU = 0.4
 _LISTED = ("contradicts", "none in paper", "other sign")
 
 
@@ -98,6 +107,7 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
         for measure in table.measures:
             yield f"{measure.title}: {_noise(others, measure)}."
             yield from _all_together(others, table.base, table, measure)
+            yield from _seeds_of_small_difference(table, measure)
     else:
         yield (
             "No row has two seeds in common with the base, so noise cannot be judged; "
@@ -105,6 +115,9 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
         )
     for measure in table.measures:
         yield from _agreements(table.rows, measure)
+        clear = [row for row in others if is_clear_in_paper(row, table.base, measure.name)]
+        words = "rows that the paper tells from its base by one seed"
+        yield from _agreements(clear, measure, words)
 
 
 def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
@@ -158,7 +171,19 @@ def _all_together(
     yield f"{text}."
 
 
-def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
+def _seeds_of_small_difference(table: TableNumbers, measure: Measure) -> Iterator[str]:
+    """How many seeds of each row would show a difference as small as those of the paper."""
+    spread = table.pools.get(measure.name)
+    if measure.name != "bleu" or spread is None or table.base is None:
+        return
+    seeds = len(table.base.results)
+    small = Estimate(_SMALL_BLEU, 0.0, seeds, pooled_freedom=spread.freedom)
+    count = needed(required_seeds(replace(small, deviation=math.sqrt(2) * spread.deviation)))
+    text = f"about {count} seeds of each row would show a difference of {_SMALL_BLEU}"
+    yield f"{measure.title}: {text}, the median of Table 3."
+
+
+def _agreements(rows: Sequence[RowNumbers], measure: Measure, of: str = "row(s)") -> Iterator[str]:
     names: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         names[row.scores[measure.name].agreement].append(row.name)
@@ -172,4 +197,4 @@ def _agreements(rows: Sequence[RowNumbers], measure: Measure) -> Iterator[str]:
             total += len(alike)
     if counts:
         sign = f"{measure.title}, sign of Δ compared with the paper's"
-        yield f"{sign}, {total} row(s): {', '.join(counts)}."
+        yield f"{sign}, {total} {of}: {', '.join(counts)}."

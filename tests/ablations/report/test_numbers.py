@@ -14,10 +14,16 @@ from ablations.report.compare import compare_rows
 from ablations.report.facts import facts, facts_of_results
 from ablations.report.figures import table_figures
 from ablations.report.numbers import compute_numbers
-from ablations.report.paper import order_of_rows, regime, regime_warning
+from ablations.report.paper import is_clear_in_paper, order_of_rows, regime, regime_warning
 from ablations.report.report import write_report
 from ablations.report.seeds import seeds_grid, verdicts
-from ablations.report.statistics import dunnett, paired_difference, pool
+from ablations.report.statistics import (
+    Estimate,
+    dunnett,
+    paired_difference,
+    pool,
+    required_seeds,
+)
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
@@ -29,6 +35,7 @@ from tests.samples import number_pairs
 from transformer.errors import InputError
 
 OF_BASE = {1: 8.0, 2: 8.1}
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +78,35 @@ def test_a_difference_is_judged(
 def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: str) -> None:
     found = "\n".join(verdicts(fill(tmp_path, runs)))
     assert said in found and bool(found) == bool(said)
+
+
+def test_agreement_is_counted_over_what_the_paper_could_tell_by_one_seed_too() -> None:
+    """Of Table 3, 15 rows in perplexity and 8 in BLEU."""
+    made = compute_numbers(TableFolder(RESULTS / "table3-small"))
+    assert made.base is not None
+    clear = {
+        measure: [row.name for row in made.rows if is_clear_in_paper(row, made.base, measure)]
+        for measure in ("perplexity", "bleu", "test_bleu")
+    }
+    unclear = {"base", "A-h16", "C-N8", "D-p0.2", "E"}
+    assert clear["perplexity"] == [row.name for row in made.rows if row.name not in unclear]
+    assert clear["bleu"] == [
+        *("A-h1", "B-dk16", "C-N2", "C-N4", "C-d256", "D-p0.0", "D-ls0.0", "big")
+    ]
+    assert clear["test_bleu"] == []
+    said = "\n".join(verdicts(made))
+    assert "15 rows that the paper tells from its base by one seed: agree beyond noise 13" in said
+    assert "8 rows that the paper tells from its base by one seed: agree beyond noise 5" in said
+
+
+def test_the_seeds_that_a_small_difference_in_bleu_needs_are_said(tmp_path: Path) -> None:
+    """A spread of 0.1 after rows and seeds, with four degrees of freedom once three seeds are."""
+    runs = {"base": {1: 8.0, 2: 8.0, 3: 8.2}, "agrees": {1: 9.0, 2: 9.1, 3: 9.0}}
+    table = fill(tmp_path, runs)
+    spread = table.pools["bleu"]
+    wanted = Estimate(0.4, math.sqrt(2) * spread.deviation, 3, pooled_freedom=spread.freedom)
+    said = f"BLEU: about {required_seeds(wanted)} seeds of each row would show a difference of 0.4"
+    assert any(line.startswith(said) for line in verdicts(table))
 
 
 def test_a_row_of_the_bases_training_has_the_spread_of_its_own_differences(
