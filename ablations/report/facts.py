@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ablations.report.grid import Grid
+from ablations.report.grid import Column, Grid
 from ablations.report.numbers import TableNumbers
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.result import Result
@@ -44,7 +44,13 @@ def cost_grid(table: TableNumbers) -> Grid:
                 formats.duration(means["train_seconds"].mean),
             ]
         lines.append([row.name, f"{len(results)}/{len(row.seeds)}", *costs])
-    shown = Grid.of(heads, lines).columns
+    shown = [*Grid.of(heads, lines).columns]
+    if table.plan.decoding_speed:
+        speeds = [
+            row.means.get("sentences_per_second") for row in table.rows if not row.is_published
+        ]
+        cells = [formats.number(speed and speed.mean, 1) for speed in speeds]
+        shown.append(Column("sentences/s", cells))
     if not table.plan.is_compared:
         shown = [column for column in shown if column.name != of_paper]
     return Grid(shown)

@@ -35,7 +35,10 @@ OTHER_SCORES = {
     "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
     "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
 }
-_COSTS = ("parameters", "flops", "flops_nominal", "tokens_per_second", "train_seconds")
+_COSTS = (
+    *("parameters", "flops", "flops_nominal", "tokens_per_second", "train_seconds"),
+    "sentences_per_second",
+)
 # Not columns of Table 3.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 

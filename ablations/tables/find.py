@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from ablations.tables.all_you_need import TABLE as ALL_YOU_NEED
 from ablations.tables.decoding import TABLE as DECODING
+from ablations.tables.depths import TABLE as DEPTHS
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
@@ -25,7 +27,9 @@ from transformer.fields import fits
 from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error
-TABLES = {table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE, DECODING)}
+TABLES = {
+    table.name: table for table in (TABLE2, TABLE3, TABLE4, SINCE, DECODING, ALL_YOU_NEED, DEPTHS)
+}
 # Measured by ablations.table1 instead of trained.
 LAYERS_TABLE = "table1"
 

@@ -83,7 +83,7 @@ class PlannedRow(Row):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan(Divisors):
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``measures`` are the scores that the table compares.
+    ``measures`` are the scores that the table compares, and ``decoding_speed`` is the table's.
     """
 
     table: str
@@ -92,6 +92,7 @@ class Plan(Divisors):
     base: Config
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
+    decoding_speed: bool = False
 
     def __post_init__(self) -> None:
         corpus = self.base.data.corpus
@@ -207,6 +208,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         base=base,
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
+        decoding_speed=table.decoding_speed,
     )
     if base.data.corpus.test is None and len(plan.valid_measures) < len(plan.measures):
         raise InputError(f"table {table.name!r} measures a test set, which its corpus has not")

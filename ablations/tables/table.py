@@ -124,6 +124,7 @@ class Table(Declaration):
     """Rows that differ from one base, in the paper's units.
 
     ``measures`` are the scores that it compares, as ``experiments.records.result`` names them.
+    ``decoding_speed`` says whether its report has a column of sentences decoded per second.
 
     Raises:
         InputError: if there is no row to run, or two rows share a name
@@ -131,6 +132,7 @@ class Table(Declaration):
 
     rows: tuple[Row, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
+    decoding_speed: bool = False
 
     def __post_init__(self) -> None:
         check_name("table", self.name)

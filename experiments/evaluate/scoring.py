@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -51,12 +52,13 @@ _SAMPLES = 5
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
     """The translations, or parses, of a text, and their figures by field of a :class:`Result`;
-    ``signatures`` are those of both kinds of BLEU.
+    ``signatures`` are those of both kinds of BLEU, and ``seconds`` is the time that decoding took.
     """
 
     translations: list[str]
     figures: dict[str, Any]
     signatures: dict[str, str]
+    seconds: float
 
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
@@ -136,6 +138,7 @@ def _result(
         corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
         versions=versions(),
         commit=commit(),
+        sentences_per_second=len(scores["valid"].translations) / scores["valid"].seconds,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         **scores["valid"].figures,
         **scores["valid"].signatures,
@@ -154,13 +157,15 @@ def score(
     against the references.
     """
     source, reference = text
+    start = time.perf_counter()
     hypotheses = trained.decode(source, on_progress=on_progress)
+    seconds = time.perf_counter() - start
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = perplexity(trained.model, trained.vocabulary, source, reference)
     figures, signatures = trained.score(text, hypotheses)
     figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
-    return Scores(translations=hypotheses, figures=figures, signatures=signatures)
+    return Scores(translations=hypotheses, figures=figures, signatures=signatures, seconds=seconds)
 
 
 def write_samples(path: Path, text: Text, translations: list[str]) -> None:

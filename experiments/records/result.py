@@ -64,7 +64,8 @@ class Result:
     preparation and evaluation. ``peak_memory_bytes`` is reserved on a GPU, else resident.
     ``finished_at`` is UTC. ``files_digest`` is of the checksums of the run's other files
     (:mod:`experiments.records.checksums`). ``step_kind`` is how training steps were computed
-    (:mod:`transformer.training.step_kinds`). Fields with a default may be missing in older results.
+    (:mod:`transformer.training.step_kinds`). ``sentences_per_second`` are those of the
+    validation set, while it is decoded. Fields with a default may be missing in older results.
     """
 
     experiment: str
@@ -103,6 +104,7 @@ class Result:
     peak_memory_bytes: int | None = None
     files_digest: str | None = None
     step_kind: str | None = None
+    sentences_per_second: float | None = None
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)

@@ -76,6 +76,6 @@ def outcome(directory: Path) -> dict[str, object]:
     assert result is not None
     incidental = (
         "train_seconds", "tokens_per_second", "peak_memory_bytes", "finished_at", "commit",
-        "files_digest",
+        "files_digest", "sentences_per_second",
     )  # fmt: skip
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in incidental}

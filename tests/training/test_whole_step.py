@@ -25,6 +25,7 @@ from transformer.training.module import TransformerModule
 from transformer.training.step_kinds import StepKind, wanted_kind
 from transformer.training.whole_step import WholeStep
 from transformer.variant import replace_parts, variant_name
+from transformer.variants.fixed_weights import FixedHeadsTransformer
 from transformer.variants.optimizers import Muon
 from transformer.variants.positions import AlibiTransformer, RelativeTransformer
 
@@ -182,7 +183,7 @@ def test_another_optimizer_steps_after_the_replay(tiny_config: Config, graphs: N
     assert found.losses == pytest.approx(expected.losses, rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", [RelativeTransformer, AlibiTransformer])
+@pytest.mark.parametrize("variant", [RelativeTransformer, AlibiTransformer, FixedHeadsTransformer])
 def test_a_model_that_adds_a_bias_to_the_mask_trains_padded(
     variant: type[Transformer], tiny_config: Config, graphs: None
 ) -> None:

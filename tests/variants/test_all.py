@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import cast
 
 import pytest
 import torch
 
-from ablations.tables import since, table3
+from ablations.tables import all_you_need, depths, since, table3
 from ablations.tables.scales import PAPER
-from ablations.tables.table import Row
+from ablations.tables.table import Row, Table
 from experiments.catalog.find import find_experiment
 from tests.samples import TINY_MODEL, random_sentences, random_targets
 from transformer.config import PAD_ID, ModelConfig, TrainingConfig
 from transformer.decoding.incremental import check_cache
 from transformer.evaluation.counts import count_parameters, training_flops
+from transformer.fields import NO_OPTIONS
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.optimizer import make_adam
 from transformer.variant import build
 from transformer.variants.layers import DeepNormTransformer
 
-MODELS = {row.name: cast(str | None, row.changes.get("model")) for row in since.TABLE.rows}
-MODELS["multi30k_modern"] = find_experiment("multi30k_modern").config.model.model
 # Even heads for groups, and an odd d_k, of which rotary positions leave one width alone.
 SIZES = replace(TINY_MODEL, num_heads=4)
-CONFIGS = {
-    name: replace(SIZES, model=model) for name, model in MODELS.items() if model or name == "base"
-}
+
+
+def variants(table: Table) -> dict[str, ModelConfig]:
+    """The models of a table's rows in small sizes."""
+    rows = {row.name: table.configure(row, PAPER).model for row in table.rows}
+    return {
+        name: replace(SIZES, model=found.model, options=found.options)
+        for name, found in rows.items()
+        if found.model is not None
+    }
+
+
+CONFIGS = variants(since.TABLE) | variants(all_you_need.TABLE) | variants(depths.TABLE)
+CONFIGS["base"] = SIZES
+MODERN = find_experiment("multi30k_modern").config.model.model
+CONFIGS["multi30k_modern"] = replace(SIZES, model=MODERN)
 CONFIGS["learned"] = replace(SIZES, positions="learned")
 all_models = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
@@ -54,7 +65,7 @@ def test_no_cache_no_later_word_and_no_padding_changes_a_logit(config: ModelConf
     longer = torch.cat([src, torch.full((1, 3), PAD_ID)], dim=1)
     torch.testing.assert_close(model(longer, tgt), logits)
     changed = tgt.clone()
-    changed[0, 4:] = torch.tensor([11, 13, 17])
+    changed[0, 4:] = 4 + (tgt[0, 4:] + 1) % 57
     torch.testing.assert_close(model(src, changed)[:, :4], logits[:, :4])
     for given in ((src, changed), (4 + (src + 1) % 57, tgt)):
         assert not torch.isclose(model(*given)[:, 4:], logits[:, 4:]).all(-1).any()
@@ -64,12 +75,14 @@ def test_no_cache_no_later_word_and_no_padding_changes_a_logit(config: ModelConf
 def test_a_variant_starts_from_the_weights_of_the_base(config: ModelConfig) -> None:
     """All but those that the variant shapes or scales otherwise; DeepNorm scales the base's."""
     torch.manual_seed(11)
-    base = Transformer(replace(config, model=None)).state_dict()
+    base = Transformer(replace(config, model=None, options=NO_OPTIONS)).state_dict()
     torch.manual_seed(11)
     model = build(config)
     n = config.num_layers
     beta = {"encoder": 0.87 * n**-0.3125, "decoder": (12 * n) ** -0.25}
-    for key, weight in model.state_dict().items():
+    saved = model.state_dict()  # in which a part that layers share has several names
+    for key in dict(model.named_parameters()):
+        weight = saved[key]
         if key not in base or weight.shape != base[key].shape:
             continue
         expected = base[key].clone()
@@ -110,7 +123,7 @@ def test_parameters_and_products_are_those_of_the_modules(config: ModelConfig) -
         on_source = key.startswith("encoder") or "cross_attention.key_value" in key
         flops += 6 * weight.numel() * (101 if on_source else 103) * is_product
     assert training_flops(config, 101, 103) == flops
-    gated = ModelConfig(model=MODELS["swiglu"])
+    gated = ModelConfig(model=CONFIGS["swiglu"].model)
     assert abs(count_parameters(gated) / count_parameters(ModelConfig()) - 1) < 0.001
 
 

@@ -88,7 +88,7 @@ def _positions_in_memory(model: Transformer) -> int:
     if weights.is_cuda:
         memory = torch.cuda.get_device_properties(weights.device).total_memory
         available = int(_GPU_CACHE_SHARE * memory)
-    widths = sizes.num_layers * sizes.num_heads * (sizes.d_k + sizes.d_v)
+    widths = len(model.decoder) * sizes.num_heads * (sizes.d_k + sizes.d_v)
     return available // (widths * weights.element_size())
 
 

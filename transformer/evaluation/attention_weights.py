@@ -94,12 +94,11 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
 
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
         assert isinstance(attention, MultiHeadAttention)
-        x, key, _, mask = inputs
-        query = attention.query(x).view(*x.shape[:2], attention.num_heads, attention.d_k)
+        x, key, value, mask = inputs
         # With the rows of the identity as values, each output is the weights themselves.
         identity = torch.eye(key.size(2), device=key.device, dtype=key.dtype)
-        values = identity.expand(*key.shape[:2], -1, -1)
-        found[attention] = attention.attend(query.transpose(1, 2), key, values, mask)[0].cpu()
+        values = identity.expand(*value.shape[:2], -1, -1)
+        found[attention] = attention.attend(attention.queries(x), key, values, mask)[0].cpu()
 
     parts: dict[Kind, list[MultiHeadAttention]] = {
         "encoder": [layer.self_attention for layer in model.encoder],
@@ -113,4 +112,7 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
     finally:
         for hook in hooks:
             hook.remove()
+    for kind in KINDS:
+        if not all(part in found for part in parts[kind]):
+            raise InputError(f"{type(model).__name__} has layers without {kind} attention to show")
     return {kind: torch.stack([found[part] for part in parts[kind]]) for kind in KINDS}

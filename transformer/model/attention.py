@@ -69,6 +69,10 @@ class MultiHeadAttention(nn.Module):
         keys = joined.size(dim) * self.d_k // (self.d_k + self.d_v)
         return joined.split([keys, joined.size(dim) - keys], dim)
 
+    def queries(self, x: Tensor) -> Tensor:
+        """Project ``(batch, queries, d_model)`` to ``(batch, num_heads, queries, d_k)``."""
+        return _heads(self.query(x), self.d_k)
+
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Project ``(batch, keys, d_model)`` to ``(batch, num_heads, keys, d_k)`` and ``d_v``."""
         key, value = self._split(self.key_value(memory), -1)
@@ -76,7 +80,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend from ``x`` ``(batch, queries, d_model)`` to projected keys and values."""
-        heads = self.attend(_heads(self.query(x), self.d_k), key, value, mask)
+        heads = self.attend(self.queries(x), key, value, mask)
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def within(self, x: Tensor, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:

@@ -33,6 +33,7 @@ from torch import nn
 from transformer.config import BOS_ID, EOS_ID, PAD_ID, Config
 from transformer.data.batches import Batch
 from transformer.kernels.sentence_attention import can_serve
+from transformer.model.attention import MultiHeadAttention
 from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.packing import pack, unpack
 
@@ -99,10 +100,11 @@ def check_packing(model: Transformer) -> None:
     """
     device = model.output.weight.device
     config = model.config
-    if not can_serve(device, config.d_k, config.d_v):
-        raise NotPossibleError(
-            f"no kernel packs heads of d_k {config.d_k} and d_v {config.d_v} here"
-        )
+    for part in model.modules():
+        if isinstance(part, MultiHeadAttention) and not can_serve(device, part.d_k, part.d_v):
+            raise NotPossibleError(
+                f"no kernel packs heads of d_k {part.d_k} and d_v {part.d_v} here"
+            )
     copy = deepcopy(model).float()
     generator = torch.Generator(device).manual_seed(1)
     with torch.no_grad(), evaluating(copy), torch.autocast(device.type, enabled=False):

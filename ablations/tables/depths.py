@@ -1,0 +1,48 @@
+"""Deep encoder, shallow decoder.
+
+A row is named by the layers of its encoder and of its decoder; the base has 6-6. 10-3 and 2-9 have
+as many weights, but for biases and gains: an attention has half those of a feed-forward network,
+and a layer of the decoder has two attentions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablations.tables.claims import claim
+from ablations.tables.scales import QUICK, SMALL
+from ablations.tables.table import Row, Table, row
+from ablations.tables.table3 import BASE
+
+
+def _depths(encoder: int, decoder: int, found: str = "") -> Row:
+    options = {"encoder": encoder, "decoder": decoder}
+    return claim(f"{encoder}-{decoder}", found, "reduced:DepthsTransformer", options=options)
+
+
+# fmt: off
+ROWS = (
+    row("base"),
+
+    # Kasai et al. 2021: one layer of decoder is enough for a deep encoder; with twelve layers in
+    # all, quality falls only below four of the encoder.
+    _depths(10, 3, "same"),
+    _depths(2, 9,  "worse"),
+    _depths(12, 1, "same"),
+    _depths(1, 12, "worse"),
+    _depths(8, 4,  "same"),
+    _depths(4, 8,  "same"),
+    _depths(6, 1,  "worse"),
+    _depths(1, 6,  "worse"),
+    _depths(18, 1),
+)
+# fmt: on
+
+TABLE = Table(
+    name="depths",
+    title="Deep encoder, shallow decoder",
+    base=BASE,
+    rows=ROWS,
+    scales=tuple(replace(scale, divide_layers=1) for scale in (QUICK, SMALL)),
+    decoding_speed=True,
+)
