@@ -29,7 +29,7 @@ from ablations.report.results import results_grid
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.figures.render import DrawingError
-from experiments.records.result import MEASURES
+from experiments.records.result import MEASURES, save_result
 from experiments.records.run import read_run
 from tests.ablations.report.samples import (
     FILES,
@@ -43,7 +43,8 @@ from tests.ablations.report.samples import (
     parsed,
     tables,
 )
-from tests.ablations.samples import finish, leave_curve, small_plan
+from tests.ablations.samples import finish, leave_curve, result, small_plan
+from transformer import formats
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 # The files of a report that are committed, by that of the plan.
@@ -222,6 +223,21 @@ def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     assert "0 of 2 runs finished" in text
     assert "  narrow/seed-4: left out, as table.json does not list it\n" in text
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
+
+
+def test_a_table_may_show_how_fast_each_row_decodes(tmp_path: Path) -> None:
+    """The mean over seeds; older results have none, and other tables no such column."""
+    cells = [Cell("base", 1), Cell("base", 2), Cell("narrow", 1)]
+    for asked in (True, False):
+        root = tmp_path / str(asked)
+        claim_plan(root, replace(small_plan(seeds=(1, 2)), decoding_speed=asked))
+        for cell, speed in zip(cells, (29.0, 32.0, None), strict=True):
+            finish(root, cell)
+            save_result(cell.directory(root), replace(result(cell), sentences_per_second=speed))
+        report(root)
+        costs = next(x for x in tables(root) if "tokens/s" in x["base"])
+        shown = [row.get("sentences/s") for row in costs.values()]
+        assert shown == (["30.5", formats.MISSING] if asked else [None, None])
 
 
 def test_latex_keeps_what_would_be_a_command_or_another_letter() -> None:

@@ -54,6 +54,7 @@ def test_the_result_has_every_field_and_its_figures_agree(finished: Path, experi
     assert result.parameters_paper_vocab == count_parameters(config.model, 40_960)
     assert result.flops == training_flops(config.model, result.source_tokens, result.target_tokens)
     assert result.tokens_per_second == result.target_tokens / result.train_seconds
+    assert result.sentences_per_second is not None and result.sentences_per_second > 0
     assert result.bleu is not None and 0 <= result.bleu <= 100
     assert result.perplexity > 1 and result.perplexity_per_char > 1
     data, recorded = TranslationDataModule(config), recorded_data(finished)
