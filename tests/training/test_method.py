@@ -24,8 +24,13 @@ from transformer.training.checkpoints import average_weights
 from transformer.training.method import check_classes, make_module
 from transformer.training.module import TransformerModule
 from transformer.variant import FILES_VARIABLE, build, current, current_name, variant_name
+from transformer.variants.averages import LatestWeights
+from transformer.variants.lion import Lion
 from transformer.variants.modern import ModernTransformer
+from transformer.variants.nadam import NAdamW
 from transformer.variants.optimizers import AdamW, Muon
+from transformer.variants.schedule_free import ScheduleFree
+from transformer.variants.soap import Soap
 
 __all__ = ["graphs"]
 
@@ -160,7 +165,7 @@ def test_a_step_that_returns_no_loss_is_refused(config: Config) -> None:
 
 
 @pytest.mark.parametrize(("compile", "kind"), [(None, "plain"), (True, "compiled")])
-@pytest.mark.parametrize("method", [Doubled, Twice, Bare])
+@pytest.mark.parametrize("method", [Doubled, Twice, Bare, LatestWeights])
 def test_steps_in_one_piece_do_not_go_past_a_method(
     method: type[TransformerModule], compile: bool | None, kind: str, config: Config, graphs: None
 ) -> None:
@@ -170,7 +175,7 @@ def test_steps_in_one_piece_do_not_go_past_a_method(
     assert found.losses == expected.losses
 
 
-@pytest.mark.parametrize("method", [Slow, Frozen])
+@pytest.mark.parametrize("method", [Slow, Frozen, NAdamW, Lion, ScheduleFree, Soap])
 def test_steps_in_one_piece_take_a_methods_optimizer_and_learning_rate(
     method: type[TransformerModule], config: Config, graphs: None
 ) -> None:
@@ -194,6 +199,41 @@ def test_the_weights_to_score_are_validated_and_written(config: Config, tmp_path
     (found,) = trainer(1).validate(validated, TranslationDataModule(config), verbose=False)
     metrics = run.callback_metrics
     assert found["valid_perplexity"] == pytest.approx(metrics["valid_perplexity"].item())
+
+
+def test_the_latest_weights_are_averaged_once_they_are_taken(config: Config) -> None:
+    """Of nine steps every second is taken: after five there are two copies, after nine the last
+    three.
+    """
+    recorded: list[Tensor] = []
+
+    class Recorded(LatestWeights):
+        def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+            recorded.append(flat(self.model).clone())
+
+    for steps, taken in ((1, []), (5, [2, 4]), (9, [4, 6, 8])):
+        recorded.clear()
+        module = Recorded(override(config, max_steps=9), k=3, every=0.2)
+        fit(module, steps)
+        weights = module.scored_weights()
+        assert (weights is None) == (not taken)
+        if weights is not None:
+            scored = build(config.model)
+            scored.load_state_dict(weights)
+            expected = torch.stack([recorded[step - 1] for step in taken]).mean(0)
+            torch.testing.assert_close(flat(scored), expected)
+
+
+def test_the_average_of_schedule_free_training_is_validated(config: Config) -> None:
+    module, _, run = fit(ScheduleFree(config), val_check_interval=7)
+    scored = module.scored_weights()
+    assert scored is not None
+    validated = TransformerModule(config)
+    validated.model.load_state_dict(scored)
+    assert not torch.equal(flat(validated.model), flat(module.model))
+    (found,) = trainer(1).validate(validated, TranslationDataModule(config), verbose=False)
+    expected = run.callback_metrics["valid_perplexity"].item()
+    assert found["valid_perplexity"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,15 @@ from transformer.files import read_json
 from transformer.variant import FILES_VARIABLE
 
 EXAMPLES = ("WarmupStableDecay", "ZLoss", "TwoRates", "RDrop", "MovingAverage")
+# Methods of the project, each with what it needs to do in twenty steps all that it does.
+OWN = {
+    "nadam:NAdamW": (),
+    "nadam:CosineCycles": ("warmup_steps=3",),
+    "lion:Lion": (),
+    "schedule_free:ScheduleFree": (),
+    "soap:Soap": ("Soap.every=3",),
+    "averages:LatestWeights": ("LatestWeights.k=3", "LatestWeights.every=0.15"),
+}
 MUON = "transformer.variants.optimizers:MuonTransformer@ff84ac14"
 
 
@@ -30,8 +39,8 @@ def twenty(folder: Path) -> Experiment:
     return tiny_experiment(folder, max_steps=20, validate_every_steps=10, average_checkpoints=1)
 
 
-def of_method(experiment: Experiment, method: str) -> Experiment:
-    found = with_settings(experiment, [f"method={method}"])
+def of_method(experiment: Experiment, method: str, *settings: str) -> Experiment:
+    found = with_settings(experiment, [f"method={method}", *settings])
     return dataclasses.replace(found, name=experiment.name)
 
 
@@ -56,6 +65,31 @@ def test_each_method_of_the_docs_trains_and_resumes_bit_for_bit(
         rates = [float(line[3]) for line in read_metrics(tmp_path / "whole") if line[3]]
         expected = [min(step / 13, 1.0, (21 - step) / 4) * 1e-3 for step in range(1, 21)]
         assert rates == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_method_of_the_project_trains_and_resumes_bit_for_bit(
+    name: str, twenty: Experiment, tmp_path: Path
+) -> None:
+    experiment = of_method(twenty, f"transformer.variants.{name}", *OWN[name])
+    run(experiment, tmp_path / "whole")
+    run(experiment, tmp_path / "stopped", limits=Limits(max_steps=11))
+    run(experiment, tmp_path / "stopped")
+    assert_same_end(tmp_path / "stopped", tmp_path / "whole")
+    end = last_checkpoint(tmp_path / "whole")
+    run(twenty, tmp_path / "paper")
+    papers = last_checkpoint(tmp_path / "paper")["state_dict"]
+    is_paper = all(torch.equal(end["state_dict"][key], papers[key]) for key in papers)
+    assert is_paper == (name == "averages:LatestWeights")
+    scored = end.get("scored_weights")
+    assert (scored is not None) == name.startswith(("averages", "schedule_free"))
+    if scored is None:
+        return
+    model = load_trained(tmp_path / "whole").model.state_dict()
+    for key, weight in model.items():
+        torch.testing.assert_close(weight, scored[key], rtol=0, atol=0)
+    key = "embedding.weight"
+    assert not torch.equal(scored[key], end["state_dict"][f"model.{key}"])
 
 
 def test_what_a_method_says_is_scored_and_exported(
