@@ -90,6 +90,7 @@ ALLOWED = {
     ),
     "transformer.variants": (
         "transformer.config",
+        "transformer.errors",
         "transformer.kernels",
         "transformer.model",
         "transformer.training",

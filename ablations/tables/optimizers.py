@@ -1,4 +1,6 @@
-"""Optimizers in place of the paper's Adam, each with the settings that its source advises.
+"""Optimizers in place of the paper's Adam.
+
+Each row has the settings that its source advises, and what is not named is that of the scale.
 
 ``reference`` is what the source found against a baseline of its own, mostly AdamW or NAdamW with a
 cosine, not the paper's Adam. AlgoPerf is the benchmark of training algorithms of MLCommons, whose
@@ -28,10 +30,10 @@ ROWS = (
     # As in the table since, whose runs these are (Loshchilov and Hutter 2019; Jordan et al. 2024).
     optimizer("adamw-cosine",  "better", "optimizers:AdamW", schedule="cosine"),
     optimizer("muon",          "better", "optimizers:Muon"),
-    # AlgoPerf's baseline, as it was the best of those tuned by Dahl et al. 2023. Dozat 2016 found
-    # it better than Adam.
+    # Dozat 2016, against Adam. With a cosine it is AlgoPerf's baseline (Dahl et al. 2023).
     optimizer("nadamw-cosine", "better", "nadam:NAdamW", schedule="cosine"),
-    # AlgoPerf's "cyclic_lr", with two cycles in two of its five settings, and one in the others.
+    # Loshchilov and Hutter 2017. In "cyclic_lr", fourth of AlgoPerf's ranking of 2024, two of five
+    # settings have two cycles, and three have one.
     optimizer("cyclic",        "better", "nadam:CosineCycles"),
     # On AlgoPerf's "wmt" 0.39 of the baseline's time. Beta2 is that of the authors' submission.
     optimizer("schedule-free", "better", "schedule_free:ScheduleFree", learning_rate_factor=1.0,

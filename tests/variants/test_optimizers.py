@@ -13,9 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import NAdam, Optimizer
 
+from ablations.tables.optimizers import TABLE
+from ablations.tables.scale import Scale
+from ablations.tables.scales import SCALES
 from tests.samples import tiny
+from transformer.config import override
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
+from transformer.training.method import make_module
 from transformer.training.module import TransformerModule
 from transformer.variants.averages import LatestWeights
 from transformer.variants.lion import Lion, LionOptimizer
@@ -267,6 +272,19 @@ def test_learning_rates_are_those_that_the_sources_advise_times_the_factor() -> 
     assert found == pytest.approx([0.006 * x for x in (*rise, *wave)])
     found = rates(CosineCycles, 14, max_steps=14)
     assert found == pytest.approx([papers * x for x in (*rise, *wave, *rise, *wave)])
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=lambda scale: scale.name)
+def test_rows_of_the_table_have_the_advised_peak_at_each_scale(scale: Scale) -> None:
+    advised = {"schedule-free": 0.0025, "soap": 0.003}
+    for row in TABLE.rows:
+        config = TABLE.configure(row, scale)
+        training, d_model = config.training, config.model.d_model
+        base = TABLE.configure(None, scale).training
+        papers = base.learning_rate_factor * (d_model * training.warmup_steps) ** -0.5
+        expected = advised.get(row.name, papers / 10 if row.name == "lion" else papers)
+        module = make_module(override(config, num_layers=1, vocab_size=61, d_ff=17))
+        assert module.learning_rate(training.warmup_steps) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A method with the sign of a momentum as its step."""
+"""A method that takes signs as steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods with Nesterov's momentum in Adam, AlgoPerf's baseline and its schedule of cycles."""
+"""Methods with Nesterov's momentum in Adam."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What methods with an optimizer of their own have in common."""
+"""Parts of methods with another optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method without a schedule: an average of the weights takes its place."""
+"""A method with an average in place of a schedule."""
 
 from __future__ import annotations
 
