@@ -13,6 +13,8 @@ from ablations.tables.all_you_need import TABLE as ALL_YOU_NEED
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.depths import TABLE as DEPTHS
 from ablations.tables.optimizers import TABLE as OPTIMIZERS
+from ablations.tables.norms import EARLY as NORMS_EARLY
+from ablations.tables.norms import TABLE as NORMS
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
@@ -29,7 +31,8 @@ from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error
 _ALL = (
-    TABLE2, TABLE3, TABLE4, SINCE, DECODING, ALL_YOU_NEED, DEPTHS, OPTIMIZERS,
+    *(TABLE2, TABLE3, TABLE4, SINCE, DECODING),
+    *(ALL_YOU_NEED, DEPTHS, NORMS, NORMS_EARLY, OPTIMIZERS),
 )
 TABLES = {table.name: table for table in _ALL}
 # Measured by ablations.table1 instead of trained.

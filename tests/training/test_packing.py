@@ -14,6 +14,7 @@ import torch
 from ablations.tables.all_you_need import TABLE as ALL_YOU_NEED
 from ablations.tables.depths import TABLE as DEPTHS
 from ablations.tables.find import find_scale
+from ablations.tables.norms import TABLE as NORMS
 from ablations.tables.since import TABLE as SINCE
 from ablations.tables.table import Row, Table
 from ablations.tables.table3 import TABLE as TABLE3
@@ -30,7 +31,7 @@ from transformer.training.packing import pack, room, unpack
 BIASED = {"relative", "alibi", "fixed-heads"}
 ROWS = [
     (table, row)
-    for table in (TABLE3, SINCE, ALL_YOU_NEED, DEPTHS)
+    for table in (TABLE3, SINCE, ALL_YOU_NEED, DEPTHS, NORMS)
     for row in table.rows
     if row.name not in BIASED
 ]

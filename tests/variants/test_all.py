@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ablations.tables import all_you_need, depths, since, table3
+from ablations.tables import all_you_need, depths, norms, since, table3
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Row, Table
 from experiments.catalog.find import find_experiment
@@ -36,7 +36,11 @@ def variants(table: Table) -> dict[str, ModelConfig]:
     }
 
 
-CONFIGS = variants(since.TABLE) | variants(all_you_need.TABLE) | variants(depths.TABLE)
+CONFIGS: dict[str, ModelConfig] = {}
+for each in (since, all_you_need, depths, norms):
+    for name, config in variants(each.TABLE).items():
+        if config not in CONFIGS.values():  # such as the same in deeper stacks
+            CONFIGS[name] = config
 CONFIGS["base"] = SIZES
 MODERN = find_experiment("multi30k_modern").config.model.model
 CONFIGS["multi30k_modern"] = replace(SIZES, model=MODERN)

@@ -1,0 +1,50 @@
+"""Where to normalise: pre or post, deeper and without a warm-up.
+
+``norms`` trains each row to the end. ``norms-early`` has the same rows and stops at a sixth of the
+steps, 2,000 at ``small``, so that many seeds show how often each diverges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablations.tables.claims import claim
+from ablations.tables.table import Row, Table, row
+from ablations.tables.table3 import BASE
+from transformer.config import override
+
+
+def deep(shallow: Row, found: str) -> Row:
+    """The same with three times the layers; what its source found of whether that trains."""
+    changes = {**shallow.changes, "num_layers": 18}
+    return replace(shallow, name=f"{shallow.name}-3N", reference=found, changes=changes)
+
+
+# fmt: off
+POST = row("post")
+PRE = claim("pre",               "worse",  "layers:PreNormTransformer")   # Takase et al. 2022
+B2T = claim("b2t",               "same",   "norms:B2TTransformer")        # Takase et al. 2022
+PERI = claim("peri",             "better", "norms:PeriNormTransformer")   # Kim et al. 2025
+DEEP_NORM = claim("deep-norm",   "same",   "layers:DeepNormTransformer")  # Wang et al. 2022
+SCALE_NORM = claim("scale-norm", "better", "norms:ScaleNormTransformer")  # Nguyen and
+                                                                           # Salazar 2019
+ROWS = (
+    POST, PRE, B2T, PERI, DEEP_NORM, SCALE_NORM,
+    deep(POST,       "diverges"),   # Takase et al., as the next two
+    deep(PRE,        "converges"),
+    deep(B2T,        "converges"),
+    deep(PERI,       "converges"),  # Kim et al., of language models
+    deep(DEEP_NORM,  "converges"),  # Wang et al.
+    deep(SCALE_NORM, ""),           # not tried so deep
+    claim("post-no-warmup", "worse", method="schedules:NoWarmup"),  # Xiong et al. 2020
+    claim("pre-no-warmup",  "same",  "layers:PreNormTransformer", "schedules:NoWarmup"),
+)
+# fmt: on
+
+TABLE = Table(name="norms", title="Where to normalise", base=BASE, rows=ROWS)
+EARLY = Table(
+    name="norms-early",
+    title="Where to normalise: the first sixth of training",
+    base=override(BASE, max_steps=16_667),
+    rows=ROWS,
+)
