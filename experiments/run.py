@@ -28,7 +28,7 @@ from experiments.devices import (
     find_world,
 )
 from experiments.display import Display
-from experiments.evaluate.scoring import score_run
+from experiments.evaluate.scoring import result_of_diverged, score_run
 from experiments.records.checksums import SUMS_FILE, record_checksums, verify_files
 from experiments.records.data import check_text, record_data, recorded_data
 from experiments.records.experiment import Experiment, Limits, Log, load_experiment
@@ -95,6 +95,9 @@ def run(
         fenced: another attempt may take the run over by renaming ``directory``; it exists already
             and is not made again, so that whatever this process writes after that fails
         checkpoints: how many of the last to keep, if not more are averaged
+
+    Raises:
+        NonFiniteError: if training diverged; the result says so too
     """
     limits = limits or Limits()
     forget_stray_rank()
@@ -113,20 +116,31 @@ def run(
         result = load_result(directory)
         if result is not None and limits.reached(result, experiment.config.training.max_steps):
             check_text(directory, experiment.config.data.corpus)
-            return _record_place(experiment, directory, result)
+            result = _record_place(experiment, directory, result)
+            if (step := result.diverged_at) is not None:
+                raise NonFiniteError(f"it ended at step {step}, and would do so again", step)
+            return result
         data = _prepare(experiment, directory, display)
         with closing(Tracking(experiment, directory, log)) as tracking:
             session = _Session(world, accumulate, limits, checkpoints)
-            trainer, clock = _train(experiment, directory, data, tracking, display, session)
+            trained = _train(experiment, directory, data, tracking, display, session)
+            trainer, clock, diverged = trained
             if not trainer.is_global_zero:
                 return None
-            result = score_run(experiment, directory, data.corpus, trainer, clock, display)
+            if diverged is None:
+                result = score_run(experiment, directory, data.corpus, trainer, clock, display)
+            else:
+                step = diverged.step
+                result = result_of_diverged(experiment, data.corpus, trainer, clock, step)
             check_not_removed(directory)
             record_imported(directory)
             result = record_checksums(directory, result)
             save_result(directory, result)
-            display.start(RunState.DONE)
+            if diverged is None:
+                display.start(RunState.DONE)
             tracking.summarise(result)
+        if diverged is not None:
+            raise diverged
     return result
 
 
@@ -175,8 +189,12 @@ def _train(
     tracking: Tracking,
     display: Display,
     session: _Session,
-) -> tuple[Trainer, Clock]:
-    """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off."""
+) -> tuple[Trainer, Clock, NonFiniteError | None]:
+    """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off.
+
+    Returns:
+        with the error if training diverged
+    """
     quieten_lightning()
     config = experiment.config.training
     step, checkpoint = _find_start(experiment, directory)
@@ -217,10 +235,10 @@ def _train(
     module = _make_module(experiment)
     if is_first_rank():
         record_imported(directory)
-    _fit(trainer, module, data, checkpoint)
+    diverged = _fit(trainer, module, data, checkpoint)
     if checkpoint is not None and not clock.target_tokens:
         raise InputError(f"{checkpoint} does not say what was trained before: remove it")
-    return trainer, clock
+    return trainer, clock, diverged
 
 
 def _fit(
@@ -228,7 +246,7 @@ def _fit(
     module: TransformerModule,
     data: TranslationDataModule,
     checkpoint: Path | None,
-) -> None:
+) -> NonFiniteError | None:
     kept = size(_BYTES_KEPT * sum(weight.numel() for weight in module.parameters()))
     with (
         explain_restoring(checkpoint),
@@ -237,7 +255,11 @@ def _fit(
             f"{_SMALLER_STEPS}; weights, gradients and moments alone take {kept} of a device",
         ),
     ):
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        except NonFiniteError as error:
+            return error
+    return None
 
 
 def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | None]:

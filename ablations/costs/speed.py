@@ -157,7 +157,7 @@ def speed_of_runs(finished: Sequence[Run], folder: TableFolder) -> Speed:
     seconds: dict[str, list[float]] = {}
     memory: dict[str, int] = {}
     devices: list[str] = []
-    trained = [run for run in finished if not run.is_only_scored] or finished
+    trained = [run for run in finished if run.is_whole] or finished
     here = [run for run in trained if run.attempt] or trained
     for run in here:
         assert run.result is not None and run.seconds is not None

@@ -72,6 +72,11 @@ class RowNumbers:
         return [run.result for run in self.runs if run.result is not None]
 
     @property
+    def diverged(self) -> list[Result]:
+        """Those of its finished runs that diverged."""
+        return [result for result in self.results if result.has_diverged]
+
+    @property
     def unfinished(self) -> list[Run]:
         """The runs without a result."""
         return [run for run in self.runs if run.result is None]
@@ -270,7 +275,10 @@ def _compute_scores(
         if row.is_of_same_text and has_same_pieces(row, name)
     }
     trainings = {row.name: row.training for row in rows}
-    pooled = pool(one_of_each(alike, trainings)) if has_seeds else None
+    # On a plateau runs spread otherwise than where they learn.
+    diverged = {row.name for row in rows if row.diverged}
+    sound = {name: by_seed for name, by_seed in alike.items() if name not in diverged}
+    pooled = pool(one_of_each(sound, trainings)) if has_seeds else None
     for row in rows:
         difference, is_equal = None, False
         if base is not None and row.name in alike and not row.is_base:
@@ -280,7 +288,7 @@ def _compute_scores(
                 is_equal = is_equal_by_construction(configs[row.name], configs[base.name], name)
                 # Rows may have been trained one by one, where no two trainings are the same.
                 is_equal &= all(ours[seed] == theirs[seed] for seed in ours.keys() & theirs)
-            elif difference and pooled:
+            elif difference and pooled and not diverged & {row.name, base.name}:
                 difference = pooled.apply(difference)
         row.scores[name] = make_score(
             measure,

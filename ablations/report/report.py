@@ -10,6 +10,7 @@ from dataclasses import replace
 from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import TableFolder
 from ablations.folder.base import FIGURES
+from ablations.report.diverged import shares_of_diverged
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
 from ablations.report.grid import Grid
@@ -54,6 +55,7 @@ def write_report(folder: TableFolder) -> str:
         "warning": regime_warning(ratios),
         "warnings": warnings,
         "problems": unfinished,
+        "diverged": list(shares_of_diverged(table)),
         "seeds": seeds_grid(table),
         "verdicts": list(verdicts(table)),
         "cost": cost_grid(table),

@@ -208,7 +208,6 @@ class Driver:
             retries=self._options.retries,
             accumulate=self._options.accumulate,
             log=self._options.log,
-            may_diverge=self._cells.prunes,
             shares=self._cells.shares(name),
             checkpoints=self._cells.checkpoints(name),
         )

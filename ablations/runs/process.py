@@ -55,9 +55,8 @@ class Job:
     """One attempt at the run of ``experiment`` in ``root / name``.
 
     ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
-    ``retries`` times is given up. One that diverged has failed; a trial of a search
-    (``may_diverge``) has ended. Those of ``shares`` have the same training, which keeps at least so
-    many of its last ``checkpoints``. The process works in ``folder`` with the variables
+    ``retries`` times is given up. Those of ``shares`` have the same training, which keeps at least
+    so many of its last ``checkpoints``. The process works in ``folder`` with the variables
     ``environment``, and is one of the ``driver`` of that name.
     """
 
@@ -67,7 +66,6 @@ class Job:
     retries: int = 2
     accumulate: int = 1
     log: Log = "wandb"
-    may_diverge: bool = False
     shares: tuple[str, ...] = ()
     checkpoints: int = 1
     driver: str = field(default_factory=own_name)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ablations.tables.trainings import needed_checkpoints, written_checkpoints
-from experiments.records.experiment import CHECKPOINTS
+from experiments.records.checksums import record_checksums
+from experiments.records.experiment import CHECKPOINTS, Experiment
 from experiments.records.outputs import (
     METRICS_FILE,
     is_regular,
     is_whole_file,
     step_checkpoints,
 )
+from experiments.records.result import save_result
 from experiments.records.run import read_run
 from experiments.records.source import has_changed
 from transformer.config import Config, training_digest
@@ -50,6 +53,27 @@ def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Pa
     for other in others:
         if has_training(other, config) and _is_whole(other):
             _take(other, directory)
+            return other
+    return None
+
+
+def take_divergence(directory: Path, experiment: Experiment, others: Iterable[Path]) -> Path | None:
+    """Give a run the result of the first of the ``others`` whose training, the same, diverged.
+
+    Returns:
+        The directory that it is from; None if none of them did.
+    """
+    config = experiment.config
+    for other in others:
+        run = read_run(other)
+        if run.result is None or run.diverged_at is None or run.experiment is None:
+            continue
+        if training_digest(run.experiment.config) == training_digest(config):
+            checkpoints = config.training.average_checkpoints
+            result = replace(
+                run.result, experiment=experiment.name, averaged_checkpoints=checkpoints
+            )
+            save_result(directory, record_checksums(directory, result))
             return other
     return None
 

@@ -28,7 +28,7 @@ class Cells(Protocol):
 
     ``names`` are in the order in which the runs start, and are their paths below ``root``, the
     ``folder``; ``title`` is for users. If it ``prunes``, as a search does, runs begin in their
-    order, one may be ended early, and one that diverged is not repeated.
+    order, and one may be ended early.
 
     ``shares`` are the other runs that have the same training as one, ``has_training`` says whether
     one of them is finished and has it still, and ``checkpoints`` how many of its last ones they

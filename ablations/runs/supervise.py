@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from ablations.runs.process import (
     Start,
     signal_group,
 )
-from ablations.runs.shared import take_training
+from ablations.runs.shared import take_divergence, take_training
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
@@ -180,6 +179,8 @@ def _publish(directory: Path, root: Path, name: str, how: str) -> AttemptEnd | N
     if run.result is None or run.seconds is None:
         return AttemptEnd(state=RunState.PRUNED, text=how, ended=run)
     text = f"finished in {duration(run.seconds)}, {in_words(run.scores)}"
+    if run.diverged_at is not None:
+        text = f"diverged at step {run.diverged_at:,} after {duration(run.seconds)}"
     return AttemptEnd(state=RunState.DONE, text=text, ended=run)
 
 
@@ -213,6 +214,9 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         if source := take_training(directory, job.experiment.config, others):
             record = replace(record, trained_in=source.relative_to(job.root).as_posix())
             notes.append(f"scored with the training of {record.trained_in}")
+        elif source := take_divergence(directory, job.experiment, others):
+            record = replace(record, trained_in=source.relative_to(job.root).as_posix())
+            notes.append(f"its training is that of {record.trained_in}")
         write_attempt(directory, record)
         with open_plain(directory / LOG_FILE, "ab") as log:
             log_start = log.tell()
@@ -262,9 +266,6 @@ def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
     directory, code = begun.directory, begun.process.poll()
     assert code is not None
     state = final_state(directory, code, begun.started_at)
-    if state == RunState.DIVERGED and job.may_diverge:
-        progress = read_progress(directory)
-        attempts.leave_pruned(directory, progress.step if progress else 0, math.inf)
     how = f"ended early after {duration(time.time() - begun.started_at)}"
     if (published := _publish(directory, job.root, job.name, how)) is not None:
         return published
@@ -280,9 +281,9 @@ def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
         return _blocked(reason)
     # Nobody asked a run to stop that stopped by itself: it may do so each time.
     killed = code == -signal.SIGKILL or state == RunState.STOPPED
-    # Training is deterministic, so one that diverged or was refused would be again.
-    is_final = state in (RunState.DIVERGED, RunState.REFUSED)
-    end = _failed(directory, reason, lines, killed=killed, retries=0 if is_final else job.retries)
+    # One that was refused would be again.
+    retries = 0 if state == RunState.REFUSED else job.retries
+    end = _failed(directory, reason, lines, killed=killed, retries=retries)
     if state != RunState.REFUSED:
         return end
     return AttemptEnd(state=state, text=f"refused, {reason}; given up", reason=reason)

@@ -177,7 +177,7 @@ def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float
 def _whole(run: Run) -> float | None:
     """How long a run takes from its start to its end; None if that is not known yet."""
     progress = run.report
-    if run.is_only_scored:
+    if not run.is_whole:
         return None
     if run.state != RunState.RUNNING or progress is None or progress.stage != RunState.TRAIN:
         return run.seconds if run.state == RunState.DONE else None

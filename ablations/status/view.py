@@ -53,6 +53,8 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
         scores = run.scores.items()
         step = " · ".join(number(value, MEASURES[name].paper_digits) for name, value in scores)
         left = run.seconds
+        if run.diverged_at is not None:
+            step = f"diverged at step {run.diverged_at:,}"
     elif run.silent_seconds is not None:
         state, left = f"silent {duration(run.silent_seconds)}", None
     elif run.state == RunState.RUNNING:

@@ -12,9 +12,9 @@ from typing import TypeVar
 from ablations.tables.all_you_need import TABLE as ALL_YOU_NEED
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.depths import TABLE as DEPTHS
-from ablations.tables.optimizers import TABLE as OPTIMIZERS
 from ablations.tables.norms import EARLY as NORMS_EARLY
 from ablations.tables.norms import TABLE as NORMS
+from ablations.tables.optimizers import TABLE as OPTIMIZERS
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES

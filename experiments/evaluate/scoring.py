@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ from transformer.errors import InputError
 from transformer.evaluation.bleu import sentence_chrf
 from transformer.evaluation.counts import count_parameters, training_flops
 from transformer.evaluation.perplexity import perplexity
+from transformer.evaluation.unigram import unigram_perplexity
 from transformer.files import check_output, check_plain, write_json, write_output
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision
@@ -101,6 +103,19 @@ def score_run(
     return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
 
 
+def result_of_diverged(
+    experiment: Experiment, corpus: PreparedCorpus, trainer: Trainer, clock: Clock, step: int
+) -> Result:
+    """The result of a training that ended as the gradient of ``step`` was infinite or NaN.
+
+    Its weights are not scored: the last checkpoint is of before it diverged.
+    """
+    figures = {"perplexity": math.inf, "perplexity_per_char": math.inf}
+    scores = {"valid": Scores(translations=[], figures=figures, signatures={})}
+    checkpoints = experiment.config.training.average_checkpoints
+    return _result(experiment, corpus, trainer, clock, scores, checkpoints, None, step)
+
+
 def _result(
     experiment: Experiment,
     corpus: PreparedCorpus,
@@ -109,8 +124,10 @@ def _result(
     scores: dict[str, Scores],
     checkpoints: int,
     averaged: Averaged | None,
+    diverged_at: int | None = None,
 ) -> Result:
     config, device = experiment.config, trainer.strategy.root_device
+    train = corpus.store("train")
     precision = effective_precision(config, device)
     peak = nominal_peak(device_name(), precision)
     device_seconds = clock.seconds * trainer.world_size
@@ -122,7 +139,8 @@ def _result(
         averaged_checkpoints=checkpoints,
         parameters=count_parameters(config.model),
         parameters_paper_vocab=count_parameters(config.model, _PAPER_VOCAB_SIZE),
-        steps=trainer.global_step,
+        steps=diverged_at or trainer.global_step,
+        diverged_at=diverged_at,
         source_tokens=clock.source_tokens,
         target_tokens=clock.target_tokens,
         flops=training_flops(config.model, clock.source_tokens, clock.target_tokens),
@@ -135,7 +153,10 @@ def _result(
         step_kind=cast("TransformerModule", trainer.lightning_module).step_kind,
         peak_memory_bytes=peak_memory(device),
         data_digest=corpus.manifest.digest,
-        corpus_target_tokens=int(corpus.store("train").lengths[:, 1].sum()),
+        corpus_target_tokens=int(train.lengths[:, 1].sum()),
+        unigram_perplexity=unigram_perplexity(
+            train, corpus.store("valid"), config.model.vocab_size
+        ),
         versions=versions(),
         commit=commit(),
         sentences_per_second=len(scores["valid"].translations) / scores["valid"].seconds,

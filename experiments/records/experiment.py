@@ -75,7 +75,8 @@ class Limits:
     def reached(self, result: Result, configured: int) -> bool:
         """Whether nothing is left to train after ``result``."""
         out_of_time = self.seconds is not None and result.train_seconds >= self.seconds
-        return result.steps >= self.steps(configured) or out_of_time
+        has_ended = result.steps >= self.steps(configured) or result.diverged_at is not None
+        return has_ended or out_of_time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from transformer.files import read_json, to_json, write_atomically
 
 RESULT_FILE = "result.json"
 PRUNED_FILE = "pruned.json"  # in place of it, of a trial that a search ended
+_PLATEAU = 0.5  # the share of the unigrams' perplexity above which a training has diverged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,10 @@ class Result:
     (:mod:`experiments.records.checksums`). ``step_kind`` is how training steps were computed
     (:mod:`transformer.training.step_kinds`). ``sentences_per_second`` are those of the
     validation set, while it is decoded. Fields with a default may be missing in older results.
+
+    ``unigram_perplexity`` is what the word-pieces' frequencies alone reach
+    (:mod:`transformer.evaluation.unigram`). Training ended at the step ``diverged_at`` if its
+    gradient was infinite or NaN: the perplexity is infinite then, and nothing was translated.
     """
 
     experiment: str
@@ -105,6 +110,8 @@ class Result:
     files_digest: str | None = None
     step_kind: str | None = None
     sentences_per_second: float | None = None
+    unigram_perplexity: float | None = None
+    diverged_at: int | None = None
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)
@@ -112,6 +119,22 @@ class Result:
             raise ValueError(f"train_seconds is {self.train_seconds}")
         if self.parameters < 1 or self.steps < 1:
             raise ValueError(f"it has {self.parameters} parameters and {self.steps} steps")
+        if self.diverged_at is not None and not self.diverged_at == self.steps:
+            raise ValueError(f"it diverged at step {self.diverged_at} of {self.steps}")
+        if self.diverged_at is not None and math.isfinite(self.perplexity):
+            raise ValueError(f"it diverged, but its perplexity is {self.perplexity}")
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the perplexity is not finite, or above half of that of unigrams.
+
+        A deep post-norm model fails on a plateau, where it has learned hardly more than how
+        frequent each word-piece is: its loss stays finite.
+        """
+        if not math.isfinite(self.perplexity):
+            return True
+        limit = self.unigram_perplexity
+        return limit is not None and self.perplexity > _PLATEAU * limit
 
     @property
     def f1(self) -> float | None:

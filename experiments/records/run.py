@@ -150,6 +150,16 @@ class Run:
         return self.attempt is not None and bool(self.attempt.trained_in)
 
     @property
+    def diverged_at(self) -> int | None:
+        """The step at which its training ended, if the gradient was not finite there."""
+        return None if self.result is None else self.result.diverged_at
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it took all steps itself, so that its time says something of other runs."""
+        return not self.is_only_scored and self.diverged_at is None
+
+    @property
     def seconds(self) -> float | None:
         """From its start to its end; only of training if it took several attempts or is a copy."""
         result, attempt = self.result, self.attempt

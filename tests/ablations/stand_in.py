@@ -5,10 +5,10 @@ It is deterministic, writes checkpoints, resumes from the newest, and behaves li
 when its parent is gone, and no write into a directory that another attempt has taken over.
 
 ``stand-ins.json`` in the directory of the runs has the seconds of a step, a result, and for some
-runs by name another behaviour: ``crash``, ``diverge``, ``refuse``, ``block`` (its text is missing),
-``kill``, ``leave`` (it stops though nobody asked), ``slow``, ``hang``, ``stubborn`` (it ignores
-signals), ``abort`` (a crash after the result), ``remove`` (its directory is removed, once) or
-``vanish`` (each time). It imports nothing of the project, so it starts at once.
+runs by name another behaviour: ``crash``, ``diverge`` (at step 7), ``refuse``, ``block`` (its text
+is missing), ``kill``, ``leave`` (it stops though nobody asked), ``slow``, ``hang``, ``stubborn``
+(it ignores signals), ``abort`` (a crash after the result), ``remove`` (its directory is removed,
+once) or ``vanish`` (each time). It imports nothing of the project, so it starts at once.
 """
 
 import hashlib
@@ -55,6 +55,11 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
         print("Traceback (most recent call last):\nRuntimeError: it broke")
         return 1
     if behaviour == "diverge":
+        config = json.loads((directory / "config.json").read_text())
+        result = json.loads((directory.parents[1] / SETTINGS_FILE).read_text())["result"]
+        result |= {"experiment": config["name"], "seed": config["config"]["training"]["seed"]}
+        result |= {"perplexity": "Infinity", "bleu": None, "steps": 7, "diverged_at": 7}
+        _write(directory / "result.json", result)
         _progress(directory, "diverged", 7, 99, message="training diverged: nan")
         return 1
     if behaviour == "refuse":
@@ -93,6 +98,9 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
     ignored = {"average_checkpoints", "also_average", "threads", "precision"}
     of_training = {name: training[name] for name in training.keys() - ignored}
     settings_of_training = config["config"]["model"], sorted(of_training.items())
+    if (directory / "result.json").exists():  # of another run whose training diverged
+        _progress(directory, "diverged", 0, last)
+        return 1
     (directory / "checkpoints").mkdir(exist_ok=True)
     step, losses = _newest(directory)
     with (directory / STARTS_FILE).open("a") as file:  # by its path: not once it is taken over

@@ -68,14 +68,19 @@ class EncodedPairs:
 
         Vectorised, because a loop over the pairs takes several times as long.
         """
+        lengths = self.lengths[pairs, side].astype(np.int64)
+        sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
+        sentences[np.arange(lengths.max()) < lengths[:, None]] = self.joined(pairs, side)
+        return sentences
+
+    def joined(self, pairs: Integers, side: int) -> Tokens:
+        """The sources (side 0) or targets (1) of ``pairs``, one after another."""
         both = self.lengths[pairs].astype(np.int64)
         lengths = both[:, side]
         begins = self._starts[pairs].astype(np.int64) + (both[:, 0] if side else 0)
         ends = lengths.cumsum()
         places = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
-        sentences = np.full((len(pairs), lengths.max()), PAD_ID, dtype=np.int64)
-        sentences[np.arange(lengths.max()) < lengths[:, None]] = self._tokens[places]
-        return sentences
+        return self._tokens[places]
 
 
 def _joined(pairs: Sequence[Pair], kind: np.dtype[Any]) -> tuple[Tokens, npt.NDArray[np.uint32]]:

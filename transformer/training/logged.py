@@ -68,7 +68,8 @@ class LoggedModule(lightning.LightningModule):
                 raise NonFiniteError(
                     f"the gradient of step {step + 1} (batch {batch_number + 1}, seed "
                     f"{self.config.training.seed}) is {norm.item()}: try a lower "
-                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32"
+                    "learning_rate_factor, a longer warm-up, clip_norm, or precision fp32",
+                    step + 1,
                 )
         self._norms.clear()
 

@@ -45,4 +45,11 @@ def make_adam(weights: Iterable[Tensor], config: TrainingConfig) -> Optimizer:
 
 
 class NonFiniteError(Exception):
-    """A gradient is infinite or NaN. The message names the step and its batch."""
+    """The gradient of ``step``, which counts from 1, is infinite or NaN.
+
+    The message names the step and its batch.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -39,6 +40,8 @@ from ablations.runs.supervise import (
     supervise,
 )
 from ablations.runs.table_cells import TableCells
+from ablations.status.status import DirectoryReader
+from ablations.status.view import as_text, failed
 from ablations.tables.plan import Plan, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
@@ -115,7 +118,7 @@ def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "retries", "starts", "note"),
     [
-        ("diverge", 2, 1, "failed, training diverged: nan; given up"),
+        ("diverge", 2, 1, "diverged at step 7 after 1 min 02 s"),  # is a result
         ("kill", 0, 3, "failed, killed by SIGKILL (out of memory?); given up"),
         ("leave", 0, 3, "failed, a signal from elsewhere, or its own code, stopped it; given up"),
         ("refuse", 2, 1, "refused, toy is missing: fetch it; given up"),
@@ -139,7 +142,22 @@ def test_how_a_run_fails_says_how_often_it_is_tried(
     assert started(tmp_path).count("base/seed-1") == starts
     assert re.search(f"^base/seed-1: .*{re.escape(note)}", told, re.MULTILINE), told
     assert is_done(tmp_path, NARROW)
-    assert is_done(tmp_path, BASE) == (behaviour in ("abort", "remove"))
+    assert is_done(tmp_path, BASE) == (behaviour in ("abort", "diverge", "remove"))
+
+
+def test_a_run_that_diverged_has_a_result_and_is_never_tried_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        outcome, _ = work_on(tmp_path, {BASE: "diverge"}, retries=2)
+        assert outcome is None
+    assert started(tmp_path) == ["base/seed-1", "narrow/seed-1"]
+    run = read_run(BASE.directory(tmp_path))
+    assert run.is_published and run.result is not None and not run.is_given_up
+    assert (run.result.perplexity, run.result.bleu, run.diverged_at) == (math.inf, None, 7)
+    status = DirectoryReader(tmp_path).read()
+    assert status.is_over and not failed(status)
+    assert as_text(status.runs[0], status)[:3] == ("base/seed-1", "done", "diverged at step 7")
+    # Optuna takes finite values alone.
+    assert [trial.state.name for trial in journal(tmp_path)] == ["COMPLETE"]
 
 
 def test_a_run_that_was_refused_is_given_up_and_not_tried_by_the_next_command(

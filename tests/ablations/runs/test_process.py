@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 
 from ablations.runs import entry, process
 from ablations.runs.process import Job, Place, RunProcess
+from experiments.records.checksums import check_unchanged
 from experiments.records.outputs import step_checkpoints
 from experiments.records.progress import STOPPED_EXIT_CODE, read_progress
 from experiments.records.result import load_result
@@ -298,5 +301,17 @@ def test_how_a_run_ends_is_its_exit_code_its_last_line_and_its_progress(
     progress, result = read_progress(directory), load_result(directory)
     assert progress is not None and progress.stage == stage
     assert message in progress.message and progress.message in ended.stderr
-    assert (result is None) == (code != 0)
-    assert result is None or result.test_bleu is None  # only the splits of the experiment
+    assert (result is None) == (stage == "refused")
+    if result is None:
+        return
+    assert result.test_bleu is None  # only the splits of the experiment
+    assert result.unigram_perplexity is not None and result.unigram_perplexity > 2
+    at_step = re.search(r"the gradient of step (\d+) ", message + progress.message)
+    assert result.diverged_at == (int(at_step[1]) if at_step else None)
+    assert result.has_diverged or stage == "done"
+    assert math.isinf(result.perplexity) == (stage == "diverged")
+    if stage == "diverged":  # the same command says so again, and trains nothing
+        again = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None).finish()
+        assert again.code == code and f"ended at step {result.diverged_at}" in again.stderr
+        assert load_result(directory) == result
+        check_unchanged(directory)

@@ -97,13 +97,29 @@ def test_without_its_checkpoints_it_is_trained_again_once(
 def test_a_failed_training_is_not_tried_for_each_of_its_rows(
     mine: Path, out: Path, call: Call
 ) -> None:
-    prepare_stand_ins(out, {"base/seed-1": "diverge"})
-    code, shown = call(RUN)
+    prepare_stand_ins(out, {"base/seed-1": "crash"})
+    code, shown = call(f"{RUN} --retries 0")
     assert code == 1 and "beam9/seed-1: left for now, as base/seed-1 has the same training" in shown
     assert sorted(started(out)) == ["base/seed-1", "free/seed-1"]
     prepare_stand_ins(out, {})
     assert call(f"{RUN} --retry-failed")[0] == 0
     assert starts(out / "beam9/seed-1") == ["1500"]
+
+
+def test_a_training_that_diverged_did_so_in_each_of_its_rows(
+    mine: Path, out: Path, call: Call
+) -> None:
+    prepare_stand_ins(out, {"base/seed-1": "diverge"})
+    code, shown = call(RUN)
+    assert code == 0, shown
+    assert starts(out / "free/seed-1") == ["0"]
+    for row in ("beam9", "average3"):
+        run = read_run(out / f"{row}/seed-1")
+        assert not (run.directory / STARTS_FILE).exists() and run.result is not None
+        assert (run.diverged_at, run.result.averaged_checkpoints) == (7, 3 if row[0] == "a" else 1)
+        assert run.attempt is not None and run.attempt.trained_in == "base/seed-1"
+        assert f"{row}/seed-1: diverged at step 7" in shown
+    assert "diverged: 1 of 1" in call("report out")[1]
 
 
 def test_shards_do_not_divide_a_training(mine: Path, out: Path, call: Call) -> None:
@@ -157,8 +173,8 @@ def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call
     assert beam.seconds == average.seconds == SCORING_SECONDS
     assert base.disk_bytes == 3 * base.parameters * 12  # as average3 needs
     assert found.runs == found.runs_left == 8
-    prepare_stand_ins(out, {"base/seed-1": "diverge", "free/seed-1": "diverge"})
-    call(RUN)
+    prepare_stand_ins(out, {"base/seed-1": "crash", "free/seed-1": "crash"})
+    call(f"{RUN} --retries 0")
     runs = TableFolder(out).look()
     assert _only_scored(runs, TableFolder(out).trainings) == {"average3/seed-1"}
     prepare_stand_ins(out, {})

@@ -28,7 +28,11 @@ def plan_of(*rows: Row, scale: Scale = TINY, only: str = "", **base: int) -> Pla
     return make_plan(table, scale, [x for x in rows if not only or x.name == only], (1, 2))
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+# norms-early stops soon after the warm-up, or within it.
+WITHOUT = [table for table in TABLES.values() if table.name != "norms-early"]
+
+
+@pytest.mark.parametrize("table", WITHOUT, ids=lambda table: table.name)
 def test_the_built_in_tables_have_none_at_any_scale(table: Table) -> None:
     task = table.base.data.corpus.task
     for scale in (*table.scales, *(x for x in SCALES if x.corpus.task == task)):
