@@ -1,4 +1,4 @@
-"""How many runs of each row diverged."""
+"""The share of runs of each row that diverged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to normalise: pre or post, deeper and without a warm-up.
+"""Where to normalise, at two depths and without a warm-up.
 
 ``norms`` trains each row to the end. ``norms-early`` has the same rows and stops at a sixth of the
 steps, 2,000 at ``small``, so that many seeds show how often each diverges.
