@@ -31,7 +31,8 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
     finished: dict[int, tuple[Run, Run]] = {}
     for seed in rows[first]:
         ours, theirs = (folder.read(str(Cell(row, seed))) for row in (first, second))
-        if ours.result and theirs.result:
+        # One that diverged has translated nothing.
+        if all(run.result and run.diverged_at is None for run in (ours, theirs)):
             finished[seed] = ours, theirs
     chosen = tuple(finished) if seeds is None else parse_seeds(seeds)
     if first == second or not chosen or not finished.keys() >= set(chosen):
