@@ -41,7 +41,7 @@ from experiments.records.run import (
     read_run,
 )
 from transformer.errors import InputError
-from transformer.files import open_plain, rename, write_atomically
+from transformer.files import open_plain, remove_unfinished, rename, write_atomically
 from transformer.formats import duration
 
 _POLL_SECONDS = 0.1
@@ -202,6 +202,7 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
     if directory is None:
         return None
     try:
+        remove_unfinished(directory)
         broken = attempts.set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
         if attempts.has_other_settings(directory, job.experiment):

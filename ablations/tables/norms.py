@@ -26,14 +26,14 @@ PRE = claim("pre",               "worse",  "layers:PreNormTransformer")   # Taka
 B2T = claim("b2t",               "same",   "norms:B2TTransformer")        # Takase et al. 2022
 PERI = claim("peri",             "better", "norms:PeriNormTransformer")   # Kim et al. 2025
 DEEP_NORM = claim("deep-norm",   "same",   "layers:DeepNormTransformer")  # Wang et al. 2022
-SCALE_NORM = claim("scale-norm", "better", "norms:ScaleNormTransformer")  # Nguyen and
-                                                                           # Salazar 2019
+# Nguyen and Salazar 2019, for small corpora.
+SCALE_NORM = claim("scale-norm", "better", "norms:ScaleNormTransformer")
 ROWS = (
     POST, PRE, B2T, PERI, DEEP_NORM, SCALE_NORM,
     deep(POST,       "diverges"),   # Takase et al., as the next two
     deep(PRE,        "converges"),
     deep(B2T,        "converges"),
-    deep(PERI,       "converges"),  # Kim et al., of language models
+    deep(PERI,       ""),           # tried in language models (Kim et al.)
     deep(DEEP_NORM,  "converges"),  # Wang et al.
     deep(SCALE_NORM, ""),           # not tried so deep
     claim("post-no-warmup", "worse", method="schedules:NoWarmup"),  # Xiong et al. 2020

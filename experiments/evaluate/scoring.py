@@ -62,6 +62,11 @@ class Scores:
     signatures: dict[str, str]
     seconds: float
 
+    @property
+    def sentences_per_second(self) -> float | None:
+        """How fast they were decoded; None if none was."""
+        return len(self.translations) / self.seconds if self.translations else None
+
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
 def score_run(
@@ -111,7 +116,7 @@ def result_of_diverged(
     Its weights are not scored: the last checkpoint is of before it diverged.
     """
     figures = {"perplexity": math.inf, "perplexity_per_char": math.inf}
-    scores = {"valid": Scores(translations=[], figures=figures, signatures={})}
+    scores = {"valid": Scores(translations=[], figures=figures, signatures={}, seconds=0.0)}
     checkpoints = experiment.config.training.average_checkpoints
     return _result(experiment, corpus, trainer, clock, scores, checkpoints, None, step)
 
@@ -159,7 +164,7 @@ def _result(
         ),
         versions=versions(),
         commit=commit(),
-        sentences_per_second=len(scores["valid"].translations) / scores["valid"].seconds,
+        sentences_per_second=scores["valid"].sentences_per_second,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         **scores["valid"].figures,
         **scores["valid"].signatures,

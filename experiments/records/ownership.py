@@ -136,7 +136,8 @@ def lock_directory(directory: Path) -> Generator[None]:
             stack.enter_context(locked(lock, seconds=_LOCK_SECONDS))
         except BlockingIOError as error:
             raise BlockedError(f"{directory} is in use by another process") from error
-        remove_unfinished(directory)
+        if attempt is None:  # else its supervisor did, and may be writing by now
+            remove_unfinished(directory)
         yield
 
 

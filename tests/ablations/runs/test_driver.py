@@ -47,7 +47,7 @@ from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.data import recorded_data
 from experiments.records.experiment import DATA_FILE, Experiment
-from experiments.records.ownership import claim
+from experiments.records.ownership import claim, lock_directory
 from experiments.records.processes import name_of, own_name
 from experiments.records.progress import Progress, RunState, read_progress, write_progress
 from experiments.records.result import load_result
@@ -594,6 +594,18 @@ def test_the_next_attempt_has_the_files_and_the_earlier_one_can_write_nothing(
     assert not first.exists()
     left = read_attempt(second)
     assert left is not None and not left.failures
+
+
+def test_what_a_killed_attempt_left_half_written_goes_before_the_next_process_starts(
+    tmp_path: Path,
+) -> None:
+    """A process does not remove it itself: its supervisor writes next to it while it starts."""
+    half = begin_attempt(tmp_path / "narrow" / "seed-1") / ".process.0d894f7b.part"
+    half.touch()
+    with lock_directory(half.parent):
+        assert half.exists()
+    work_on(tmp_path, {})
+    assert is_done(tmp_path, BASE, NARROW) and not list(tmp_path.rglob(".*.part"))
 
 
 def test_the_tenth_attempt_is_newer_than_the_ninth(tmp_path: Path) -> None:
