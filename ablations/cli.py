@@ -165,6 +165,49 @@ def search(
     return run_search(space, asked, confirm=confirm, directory=directory, options=options)
 
 
+@command(
+    "try my_idea.py --scale quick",
+    "try my_idea.py:GeluTransformer --json",
+    "try transformer.variants.positions:RotaryTransformer",
+    "try --adopt 3",
+)
+def try_(
+    what: str,
+    /,
+    *,
+    scale: str = "small",
+    directory: Path | None = None,
+    adopt: bool = False,
+    minutes: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    workers: Annotated[int | None, AT_LEAST_ONE] = None,
+    json: bool = False,
+) -> int:
+    """Train a change and say whether it is better than Table 3's base: docs/try.md.
+
+    The verdict is better, worse, no difference, or no verdict if it is not finished in time; then
+    the same command continues. A proposal that was tried before is not trained again: its verdict
+    is printed. Each one is a line of ledger.jsonl in the directory.
+
+    Exit codes: 0 with a verdict, 1 without, 2 for bad input, 130 or 143 if a signal stopped it.
+
+    Args:
+        what: FILE.py:Class or module:Class, a model or a method; FILE.py with one of these, or with
+            a table of one row besides its base; with --adopt, the number or name of a proposal
+        scale: small takes about half an hour on two cores, quick three minutes
+        directory: of the proposals and their base [default: runs/try-SCALE]
+        adopt: train a proposal that is better on ten fresh seeds, and make it the base
+        minutes: of training, after which there is no verdict yet [default: 30, at quick 3]
+        workers: runs at a time [default: one for each GPU, or for each core if there is no GPU]
+        json: one object, see docs/try.md
+    """
+    from ablations.proposals.command import carry_out
+
+    options = Options(workers=workers, log="none")
+    return carry_out(
+        what, scale, directory, minutes=minutes, options=options, adopt=adopt, as_json=json
+    )
+
+
 @command("status runs/table3-small --watch")
 def status(
     directory: Directory, /, *, variant: Variants = (), watch: bool = False, json: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -66,7 +68,7 @@ def run_table(
         runs = Earlier(earlier, settled)
         plan = runs.add_seeds(plan)
     # These may refuse it, before a directory is made.
-    executor = _executor(options, settled.base)
+    executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
@@ -115,7 +117,7 @@ def run_search(
     search = settle_search(root, search, options.precision, options.threads)
     if confirm is not None and confirm > search.trials:
         raise InputError(f"--confirm is {confirm}, but there are {search.trials} trials in all")
-    executor = _executor(options, search.base)
+    executor = find_executor(options, search.base)
     with lock_runs(root, options.shard):
         claim_search(root, search)
         print(search.describe_rungs())
@@ -127,7 +129,7 @@ def run_search(
             return code
         confirming = within(root, CONFIRM)
         claim_plan(confirming, plan_confirmation(search, trials, confirm, root))
-        again, executor = TableCells(confirming), _executor(options, search.base)
+        again, executor = TableCells(confirming), find_executor(options, search.base)
         code = max(code, _carry_out(again, again.names, executor, options, _report_table))
         print_page(_report_search(root), root)
         return code
@@ -188,6 +190,38 @@ def _carry_out(
     Returns:
         The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
     """
+    try:
+        received, given_up = train(cells, names, executor, options)
+    finally:
+        text = report(cells.root)
+    print_page(text, cells.root)
+    if received is not None:
+        _say("stopped; the same command continues from here")
+        return 128 + received
+    if given_up:
+        _say(
+            f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
+            "--retry-failed it tries them as they are"
+        )
+    return 1 if given_up else 0
+
+
+def train(
+    cells: Cells,
+    names: Iterable[str],
+    executor: Executor,
+    options: Options,
+    *,
+    deadline: float = math.inf,
+) -> tuple[signal.Signals | None, list[str]]:
+    """Carry out the runs among ``names`` that are left, and show how far they are.
+
+    Args:
+        deadline: by time.monotonic(): then they end after a checkpoint
+
+    Returns:
+        The signal that ended it early, if one did, and the runs that are given up.
+    """
     names = list(_of_shard(cells, names, options.shard))
     if options.retry_failed:
         for name in names:
@@ -195,39 +229,31 @@ def _carry_out(
     runs = {run.name: run for run in cells.folder.look()}
     left = [name for name in names if not runs[name].has_ended]
     given_up = [name for name in left if runs[name].is_given_up]
-    console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
-    view, status = View(console), DirectoryReader(cells.root)
-
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True)
+    view, status = View(_console()), DirectoryReader(cells.root)
 
     def show() -> None:
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
     for text in stale_rows(runs.values()):
-        say(f"warning: {text}")
+        _say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
     stale = sum(runs[name].state == RunState.STALE for name in names)
     done = f"{len(names) - len(left) - stale} of {len(names)} done before"
-    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
+    _say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
-    driver = Driver(cells, executor, waiting, options, note=view.note, show=show)
-    try:
-        with view:
-            received = driver.run()
-    finally:
-        text = report(cells.root)
-    print_page(text, cells.root)
-    if received is not None:
-        say("stopped; the same command continues from here")
-        return 128 + received
-    if given_up := [*given_up, *driver.given_up]:
-        say(
-            f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
-            "--retry-failed it tries them as they are"
-        )
-    return 1 if given_up else 0
+    driver = Driver(cells, executor, waiting, options, deadline=deadline, note=view.note, show=show)
+    with view:
+        received = driver.run()
+    return received, [*given_up, *driver.given_up]
+
+
+def _console() -> Console:
+    return Console(highlight=False, file=sys.stdout)  # also if that is replaced later
+
+
+def _say(text: str) -> None:
+    _console().print(text, soft_wrap=True)
 
 
 def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]:
@@ -239,7 +265,7 @@ def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]
         yield from group
 
 
-def _executor(options: Options, base: Config) -> Executor:
+def find_executor(options: Options, base: Config) -> Executor:
     """Where runs like the ``base`` are carried out; refused if there is no room for one."""
     check_parts(options.accumulate, options.devices_per_trial, base.data.tokens_per_batch)
     threads = base.training.threads or 1

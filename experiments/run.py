@@ -44,7 +44,12 @@ from experiments.records.ownership import (
     is_of_first_rank,
     lock_directory,
 )
-from experiments.records.progress import STOPPED_EXIT_CODE, RunState, stop_signals
+from experiments.records.progress import (
+    DIVERGED_MESSAGE,
+    STOPPED_EXIT_CODE,
+    RunState,
+    stop_signals,
+)
 from experiments.records.result import Result, load_result, save_result
 from experiments.records.source import record_imported, record_source
 from experiments.tracking import Tracking
@@ -333,7 +338,7 @@ def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome
     except StoppedError as error:
         return Outcome(RunState.STOPPED, str(error), error.number, error.step)
     except NonFiniteError as error:
-        return Outcome(RunState.DIVERGED, f"training diverged: {error}")
+        return Outcome(RunState.DIVERGED, f"{DIVERGED_MESSAGE}: {error}")
     except OutOfMemoryError as error:
         return Outcome(RunState.FAILED, str(error))
     except SystemExit as error:

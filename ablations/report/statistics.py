@@ -114,11 +114,15 @@ def t_quantile(probability: float, freedom: int) -> float:
     """The value that Student's t stays below with ``probability``, which is above a half."""
 
     def excess(t: float) -> float:
-        share = freedom / (freedom + t**2)
-        above = betainc(freedom / 2, 0.5, 0, share, regularized=True) / 2
-        return above - (1 - probability)
+        return t_tail(t, freedom) - (1 - probability)
 
     return float(findroot(excess, statistics.NormalDist().inv_cdf(probability)))
+
+
+def t_tail(t: float, freedom: int) -> float:
+    """The probability that Student's t is above ``t``, which is not below 0."""
+    share = freedom / (freedom + t**2)
+    return betainc(freedom / 2, 0.5, 0, share, regularized=True) / 2
 
 
 def required_seeds(difference: Estimate) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections import Counter, deque
@@ -59,6 +60,7 @@ class Driver:
         executor: where runs are carried out
         names: of the runs
         options: such as how often a run that failed is tried again
+        deadline: by time.monotonic(): then runs end after a checkpoint
         note: prints a line for the user
         show: displays the state; called many times a second
     """
@@ -70,6 +72,7 @@ class Driver:
         names: Sequence[str],
         options: Options,
         *,
+        deadline: float = math.inf,
         note: Callable[[str], None],
         show: Callable[[], None],
     ) -> None:
@@ -83,6 +86,7 @@ class Driver:
         self._begun: dict[str, Experiment] = {}
         self._pruned: set[str] = set()
         self._prune_at = 0.0
+        self._deadline = deadline
         self._kill_at: float | None = None  # None unless the driver is ending
         self._received: list[signal.Signals] = []
         self._handled = 0  # of the received signals
@@ -126,6 +130,9 @@ class Driver:
             how = "stopping after a checkpoint (again to kill)" if seconds else "killing the runs"
             self._note(how)
             self._stop(seconds)
+        if self._kill_at is None and time.monotonic() >= self._deadline:
+            self._note("time is up: stopping after a checkpoint")
+            self._stop()
         if self._kill_at is None:
             self._fill()
             self._prune()

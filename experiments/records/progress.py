@@ -21,6 +21,8 @@ BLOCKED_EXIT_CODE = 74  # EX_IOERR
 # Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
 # first one ends a run after a checkpoint.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# How the message of a run begins whose loss or gradient is not finite.
+DIVERGED_MESSAGE = "training diverged"
 # A checkpoint waits for a validation, which may take half a minute. A run that has not written its
 # checkpoint by then resumes from the one before.
 GRACE_SECONDS = 60.0

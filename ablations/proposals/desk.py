@@ -1,0 +1,235 @@
+"""The directory of proposals: its plan, its ledger and its runs."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import experiments
+from ablations.costs.speed import until_the_last
+from ablations.files import PLAN_FILE
+from ablations.folder import TableFolder
+from ablations.proposals.ledger import BASE_ROW, Ledger
+from ablations.proposals.read import on_base, trust_copies
+from ablations.run import find_executor, train
+from ablations.runs.options import Options
+from ablations.runs.reuse import Earlier
+from ablations.runs.table_cells import TableCells
+from ablations.tables.decoding import TABLE as DECODING
+from ablations.tables.find import find_scale
+from ablations.tables.plan import Plan, PlannedRow, claim_plan, load_plan, make_plan, settle_plan
+from ablations.tables.table import Cell, Row, Table, row
+from ablations.tables.table3 import BASE
+from experiments.records.ownership import identity
+from experiments.records.run import Run
+from transformer.config import Config, override
+from transformer.errors import InputError
+from transformer.formats import counted, duration
+
+BASE_SEEDS = tuple(range(1, 11))
+# Each has a folder noise-SCALE with runs of the base, unless the project was installed without.
+RESULTS = (Path(experiments.__file__).parent / "results",)
+_SEEDS, _SEEDS_AT = 2, {"quick": 4}
+
+
+class StoppedError(Exception):
+    """A signal ended the training after a checkpoint."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a row: logarithms of finite perplexities by seed.
+
+    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no finite perplexity;
+    ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
+    """
+
+    by_seed: dict[int, float]
+    left: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    diverged: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    seconds: float = 0.0
+    data: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The scores alone."""
+        return tuple(self.by_seed.values())
+
+
+def _declare(*rows: Row) -> Table:
+    """Table 3's base with proposals.
+
+    Where Table 3 averages checkpoints too, those are as far apart as in the table of decoding, so
+    that its trainings may serve as the base; final perplexity depends on neither.
+    """
+    return Table(
+        name="try",
+        title="Proposals",
+        base=override(BASE, also_average=None),
+        rows=(row(BASE_ROW), *rows),
+        scales=tuple(scale for scale in DECODING.scales if scale.name != "quick"),
+    )
+
+
+class Desk:
+    """The proposals in ``root`` at a scale, whether they are begun or not.
+
+    Raises:
+        InputError: if there are runs of another table or scale in ``root``.
+    """
+
+    def __init__(self, root: Path, scale: str, options: Options) -> None:
+        self.root, self.options = root, options
+        self.scale = find_scale(_declare(), scale)
+        self.seeds = _SEEDS_AT.get(scale, _SEEDS)
+        self.ledger = Ledger(root)
+        table = _declare()
+        self.plan = settle_plan(root, make_plan(table, self.scale, table.rows, BASE_SEEDS))
+        if (root / PLAN_FILE).exists():
+            others = [each for each in load_plan(root).rows if each.name != BASE_ROW]
+            self.plan = replace(self.plan, rows=(*self.plan.rows, *others))
+        self.base, self.base_seeds = self.ledger.base(BASE_SEEDS)
+
+    def plan_row(self, proposal: Row) -> PlannedRow:
+        """A proposal on top of the base as it is now, with the seeds that it gets."""
+        whole = on_base(proposal, self.plan.row(self.base).changes)
+        seeds = self.base_seeds[: self.seeds]
+        table = _declare(replace(whole, name="proposal"))
+        planned = make_plan(table, self.scale, table.rows[1:], seeds).row("proposal")
+        return replace(planned, name=proposal.name)
+
+    def find(self, config: Config) -> PlannedRow | None:
+        """The row with these settings and this source, if there is one."""
+        wanted = identity(override(config, seed=0))
+        for name, known in self.plan.configs.items():
+            if identity(override(known, seed=0)) == wanted:
+                return self.plan.row(name)
+        return None
+
+    def number(self, name: str) -> int:
+        """The number of a row, the base's 0."""
+        return [each.name for each in self.plan.rows].index(name)
+
+    def free_name(self, name: str) -> str:
+        """The name of a new row: with its number where another one is called so."""
+        taken = {each.name.lower() for each in self.plan.rows}
+        number = len(self.plan.rows)
+        return f"{name}-{number}" if name.lower() in taken else name
+
+    def add(self, planned: PlannedRow) -> None:
+        """Add a row, or seeds of one."""
+        others = [each for each in self.plan.rows if each.name != planned.name]
+        at = self.number(planned.name) if len(others) < len(self.plan.rows) else len(others)
+        rows = (*others[:at], planned, *others[at:])
+        self._claim(replace(self.plan, rows=rows))
+
+    def _claim(self, plan: Plan) -> None:
+        self.plan = claim_plan(self.root, plan)
+
+    def make_base(self) -> None:
+        """Take the base's runs from committed results, or train those that are missing."""
+        if not (self.root / PLAN_FILE).exists():
+            self._claim(self.plan)
+        if len(self.plan.rows) == 1:
+            self._take_results()
+        self.train(self.base, self.base_seeds, says="the base is trained first", retry=True)
+        found = self.scores(self.base, self.base_seeds)
+        if len(found.by_seed) < len(self.base_seeds):
+            seeds = ", ".join(map(str, sorted({*self.base_seeds} - found.by_seed.keys())))
+            why = f" ({found.reasons[0]})" if found.reasons else ""
+            raise InputError(
+                f"{self.root / self.base} has no result for seed {seeds}{why}: mend that, and call "
+                "the same command again"
+            )
+
+    def _take_results(self) -> None:
+        for results in RESULTS:
+            path = results / f"noise-{self.plan.scale}"
+            if not (path / PLAN_FILE).is_file():
+                continue
+            try:
+                copied = Earlier(path, self.plan).copy(self.root)
+            except InputError as error:  # of another precision, or of an earlier version
+                print(f"{path} is not taken as the base: {error}", flush=True)
+                continue
+            if copied:
+                print(f"{counted(len(copied), 'run')} of the base taken from {path}", flush=True)
+
+    def train(
+        self,
+        name: str,
+        seeds: Sequence[int],
+        *,
+        deadline: float = math.inf,
+        says: str = "",
+        retry: bool = False,
+    ) -> None:
+        """Train what is left of a row with these seeds.
+
+        Args:
+            deadline: by time.monotonic(): then runs end after a checkpoint
+            says: what is printed, with how long it takes, if something is left
+            retry: also runs that were given up before
+
+        Raises:
+            StoppedError: after a signal.
+        """
+        for each in (self.base, name):
+            trust_copies(self.root, self.number(each))
+        cells = TableCells(self.root)
+        names = [str(Cell(name, seed)) for seed in seeds]
+        runs = {run.name: run for run in cells.folder.look() if run.name in names}
+        left = [each for each in names if not runs[each].has_ended]
+        if not left:
+            return
+        executor = find_executor(self.options, self.plan.base)
+        if says:
+            seconds = self._seconds(name, list(runs.values()), len(left), len(executor.places()))
+            print(f"{says}: {counted(len(left), 'run')}, about {duration(seconds)}", flush=True)
+        options = replace(self.options, retry_failed=retry)
+        received, _ = train(cells, names, executor, options, deadline=deadline)
+        if received is not None:
+            raise StoppedError(received)
+
+    def _seconds(self, name: str, runs: Sequence[Run], left: int, places: int) -> float:
+        known = [run.seconds for run in runs if run.seconds is not None]
+        if not known:
+            from ablations.costs.measure import measured_speed  # which imports torch
+
+            config = self.plan.configs[name]
+            known = [measured_speed({name: config}).seconds(config, 1)]
+        return until_the_last([], [fmean(known)] * left, places)
+
+    def scores(self, name: str, seeds: Sequence[int]) -> Scores:
+        """The scores of a row with these seeds, from files that are as its runs left them."""
+        row = replace(self.plan.row(name), seeds=tuple(seeds))
+        folder = TableFolder(self.root, replace(self.plan, rows=(row,)))
+        runs = folder.runs()
+        finite = [run for run in runs if run.result is not None and not run.has_diverged]
+        lost = [run for run in runs if run.is_given_up and not run.has_diverged]
+        diverged = [run for run in runs if run.has_diverged]
+        ended = {run.name for run in (*finite, *lost, *diverged)}
+        return Scores(
+            by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
+            left=tuple(_seed(run) for run in runs if run.name not in ended),
+            lost=tuple(map(_seed, lost)),
+            diverged=tuple(map(_seed, diverged)),
+            reasons=tuple(x.failures[-1].reason for x in (*diverged, *lost) if x.failures),
+            seconds=sum(run.seconds or 0.0 for run in runs),
+            data=frozenset(x.result.data_digest or "" for x in finite if x.result),
+        )
+
+
+def _seed(run: Run) -> int:
+    assert run.seed is not None
+    return run.seed

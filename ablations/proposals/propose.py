@@ -1,0 +1,300 @@
+"""Try a proposal, or make one the base."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+from ablations.files import PLAN_FILE, check_free
+from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
+from ablations.proposals.desk import Desk, Scores
+from ablations.proposals.ledger import Adopted, Ledger, Tried
+from ablations.proposals.read import keep_sources, read_proposal
+from ablations.runs.attempts import clear_failures
+from ablations.runs.lock import WHOLE, lock_runs
+from ablations.runs.options import Options
+from ablations.tables.plan import PlannedRow
+from ablations.tables.table import Cell
+from experiments.records.ownership import identity
+from transformer.config import OPTIONS_OF, Config, override, text_settings, to_dict
+from transformer.errors import InputError
+from transformer.files import to_json
+from transformer.variant import class_name, split_name
+
+_FIRST = 2  # seeds after which a proposal that is worse ends early
+_MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}
+_LATER = 20
+_FRESH = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What ``try`` says: a ``line`` of the ledger in ``directory``, which was there before if it is
+    ``repeated``; the smallest gains that the next proposal, and one after 20 more, would show with
+    a power of 80 %, as logarithms of perplexity.
+    """
+
+    line: Tried | Adopted
+    directory: Path
+    repeated: bool
+    smallest_gain: float
+    smallest_gain_after_20: float
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 without a verdict."""
+        return int(isinstance(self.line, Tried) and self.line.verdict == Verdict.NONE)
+
+    def to_json(self) -> str:
+        """What ``try --json`` prints: the fields of the line, and those here."""
+        gains = {
+            "smallest_gain": self.smallest_gain,
+            "smallest_gain_after_20": self.smallest_gain_after_20,
+        }
+        about = {"directory": str(self.directory), "repeated": self.repeated, **gains}
+        return to_json({**to_dict(self.line), **about}, indent=None)
+
+
+def try_proposal(
+    what: str, scale: str, directory: Path | None, minutes: float | None, options: Options
+) -> Answer:
+    """Train a proposal and say whether it is better than the base.
+
+    Args:
+        what: as :func:`ablations.proposals.read.read_proposal` takes it
+        minutes: of training, after which there is no verdict yet
+
+    Raises:
+        InputError: if it cannot be a proposal.
+        ablations.proposals.desk.StoppedError: after a signal.
+    """
+    proposal = read_proposal(what)
+    root = directory or default_directory(scale)
+    check_free(root, PLAN_FILE)
+    desk = Desk(root, scale, options)
+    _check(desk, desk.plan_row(proposal))  # before a directory is made
+    with lock_runs(root, WHOLE):
+        desk = Desk(root, scale, options)
+        planned = desk.plan_row(proposal)
+        known = desk.find(planned.configure(desk.plan.base))
+        before = desk.ledger.tried.get(known.name) if known else None
+        if before is not None and before.verdict != Verdict.NONE:
+            return _answer(desk, before, repeated=True)
+        desk.make_base()
+        if known is None:
+            kept = keep_sources(root, len(desk.plan.rows), proposal)
+            known = desk.plan_row(replace(kept, name=desk.free_name(proposal.name)))
+            desk.add(known)
+        if before is not None:
+            for seed in known.seeds:
+                clear_failures(root / str(Cell(known.name, seed)))
+        limit = _MINUTES_AT.get(scale, _MINUTES) if minutes is None else minutes
+        line = _test(desk, known, time.monotonic() + 60 * limit)
+        desk.ledger.append(line)
+        return _answer(desk, line)
+
+
+def default_directory(scale: str) -> Path:
+    """Where proposals at a scale are kept by default."""
+    return Path("runs") / f"try-{scale}"
+
+
+def _check(desk: Desk, planned: PlannedRow) -> None:
+    """Refuse a proposal that cannot be compared with the base, or cannot be made."""
+    from transformer.training.method import make_module
+
+    config, base = planned.configure(desk.plan.base), desk.plan.configs[desk.base]
+    if text_settings(config) != text_settings(base):
+        raise InputError(
+            f"{planned.name} changes the text or its vocabulary, and perplexities compare on the "
+            "same word-pieces alone: try another change"
+        )
+    if _trained(config) == _trained(base):
+        raise InputError(
+            f"{planned.name} changes nothing that is trained: its settings are the base's"
+        )
+    if desk.find(config) is None:
+        make_module(config)
+
+
+def _trained(config: Config) -> Config:
+    """What perplexity depends on."""
+    found = identity(override(config, seed=0))
+    return replace(found, decoding=type(found.decoding)())
+
+
+def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
+    """Train the seeds of a proposal, a few at first, until there is a verdict."""
+    seeds = planned.seeds[: desk.seeds]
+    base = desk.scores(desk.base, desk.base_seeds)
+    earlier, look = desk.ledger.spread(without=planned.name), desk.ledger.look(planned.name)
+    is_tested, found, verdict = False, Scores({}), None
+    for batch in dict.fromkeys((seeds[:_FIRST], seeds)):
+        new = [seed for seed in batch if seed not in found.by_seed and seed not in found.lost]
+        desk.train(planned.name, new, deadline=deadline)
+        found = desk.scores(planned.name, batch)
+        _check_data(desk, planned, found, base)
+        if found.left and not found.diverged:
+            verdict = Verdict.NONE
+            break
+        verdict = decide(
+            tuple(base.by_seed.values()),
+            found.values,
+            planned=len(seeds),
+            lost=len(found.lost),
+            has_diverged=bool(found.diverged),
+            earlier=earlier,
+            look=look,
+        )
+        is_tested |= bool(found.values) or bool(found.diverged)
+        if verdict is not None:
+            break
+    assert verdict is not None
+    line = _line(desk, planned, found, base, verdict)
+    if not is_tested:
+        return line
+    return _with_test(line, base, found, earlier, look)
+
+
+def _check_data(desk: Desk, planned: PlannedRow, found: Scores, base: Scores) -> None:
+    data = {each for each in found.data | base.data if each}
+    if len(data) > 1:
+        raise InputError(
+            f"{planned.name} was trained on other data ({', '.join(sorted(found.data))}) than the "
+            f"base ({', '.join(sorted(base.data))}): remove {desk.root / desk.base}, and the base "
+            "is trained here too"
+        )
+
+
+def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict: Verdict) -> Tried:
+    """The line of a proposal, without a test."""
+    of_base = desk.plan.row(desk.base).changes
+    classes = [str(planned.changes[x]) for x in OPTIONS_OF if planned.changes.get(x)]
+    own = {x: y for x, y in planned.changes.items() if x not in OPTIONS_OF and of_base.get(x) != y}
+    perplexities = {str(seed): math.exp(score) for seed, score in found.by_seed.items()}
+    differences = {
+        str(seed): score - base.by_seed[seed]
+        for seed, score in found.by_seed.items()
+        if seed in base.by_seed
+    }
+    reason = found.reasons[0] if found.reasons else ""
+    if verdict == Verdict.NONE and found.left:
+        reason = "not all seeds were finished in time: the same command continues"
+    return Tried(
+        number=desk.number(planned.name),
+        name=planned.name,
+        classes=tuple(f"{class_name(name)}@{split_name(name)[2]}" for name in classes),
+        settings=own,
+        seeds=planned.seeds[: desk.seeds],
+        base=desk.base,
+        base_seeds=desk.base_seeds,
+        perplexities={**perplexities, **{str(seed): None for seed in found.diverged}},
+        differences=differences,
+        verdict=verdict,
+        reason=reason,
+        seconds=found.seconds,
+        when=_now(),
+    )
+
+
+def _with_test(line: Tried, base: Scores, found: Scores, earlier: Spread, look: int) -> Tried:
+    """The line with the figures of the test, which a diverged run leaves out."""
+    line = replace(line, look=look, scores=found.values)
+    if not found.values:
+        return line
+    test = compare(base.values, found.values, earlier=earlier, look=look)
+    line = replace(line, level=test.level, difference=test.difference)
+    if found.diverged:
+        return line
+    return replace(line, interval=test.interval, p=test.p)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _answer(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Answer:
+    ledger = Ledger(desk.root)
+    name, seeds = ledger.base(desk.base_seeds)
+    base = desk.scores(name, seeds).values
+    gains = [
+        smallest_gain(base, desk.seeds, earlier=ledger.spread(), look=ledger.look(""), more=more)
+        for more in (0, _LATER)
+    ]
+    return Answer(
+        line=line,
+        directory=desk.root,
+        repeated=repeated,
+        smallest_gain=gains[0],
+        smallest_gain_after_20=gains[1],
+    )
+
+
+def adopt(which: str, scale: str, directory: Path | None, options: Options) -> Answer:
+    """Train a proposal that is better on fresh seeds, and make it the base.
+
+    Args:
+        which: its number or its name
+
+    Raises:
+        InputError: if there is no such proposal, or it is not better than the base as it is now.
+        ablations.proposals.desk.StoppedError: after a signal.
+    """
+    root = directory or default_directory(scale)
+    if not (root / PLAN_FILE).exists():
+        raise InputError(f"{root} has no proposals: try one first")
+    check_free(root, PLAN_FILE)
+    with lock_runs(root, WHOLE):
+        desk = Desk(root, scale, options)
+        line = _find_better(desk, which)
+        row = desk.plan.row(line.name)
+        fresh = tuple(seed for seed in row.seeds if seed not in line.seeds)  # of a kill
+        if not fresh:
+            used = max(seed for each in desk.plan.rows for seed in each.seeds)
+            fresh = tuple(range(used + 1, used + 1 + _FRESH))
+            desk.add(replace(row, seeds=(*row.seeds, *fresh)))
+        desk.train(line.name, fresh, says=f"{line.name} is trained on fresh seeds", retry=True)
+        found = desk.scores(line.name, fresh)
+        if len(found.by_seed) < len(fresh):
+            reason = f" ({found.reasons[0]})" if found.reasons else ""
+            raise InputError(
+                f"{line.name} has not finished all seeds from {fresh[0]} to {fresh[-1]}{reason}: "
+                "it is not made the base"
+            )
+        base = desk.scores(desk.base, desk.base_seeds).values
+        adopted = Adopted(
+            adopted=line.number,
+            name=line.name,
+            seeds=fresh,
+            difference=fmean(found.values) - fmean(base),
+            seconds=found.seconds,
+            when=_now(),
+        )
+        desk.ledger.append(adopted)
+        return _answer(desk, adopted)
+
+
+def _find_better(desk: Desk, which: str) -> Tried:
+    tried = desk.ledger.tried
+    named = [line for line in tried.values() if which in (line.name, str(line.number))]
+    if not named:
+        known = ", ".join(f"{line.number} {line.name}" for line in tried.values()) or "none"
+        raise InputError(f"there is no proposal {which!r} in {desk.root}: known are {known}")
+    line = named[0]
+    if line.name == desk.base:
+        raise InputError(f"{line.name} is the base already")
+    if line.verdict != Verdict.BETTER:
+        raise InputError(
+            f"the verdict on {line.name} is {line.verdict!r}, and only one that is better can be "
+            "the base"
+        )
+    if line.base != desk.base:
+        raise InputError(
+            f"{line.name} was compared with {line.base}, and the base is now {desk.base}: try it "
+            f"again on top of that, as a class that extends that of {desk.base}"
+        )
+    return line

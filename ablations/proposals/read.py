@@ -1,0 +1,139 @@
+"""Read a proposal, and keep its source as it is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any
+
+from ablations.files import check_name
+from ablations.tables.changes import Value, class_changes, is_option, option_name
+from ablations.tables.table import Reported, Row, Table
+from ablations.tables.table3 import BASE
+from transformer.config import OPTIONS_OF
+from transformer.errors import InputError
+from transformer.files import make_directory, write_atomically
+from transformer.imported_files import source_record
+from transformer.python_files import load_file
+from transformer.sources import is_installed
+from transformer.variant import class_name, load, source_file, split_name, trust, variant_name
+
+CLASSES = "classes"  # in the directory: for each proposal a folder with its source
+
+
+def read_proposal(what: str) -> Row:
+    """The row of ``FILE.py:Class``, ``module:Class`` or ``FILE.py``: what it changes in Table 3's
+    base.
+
+    A file alone has a table of one row besides its base, or one class.
+
+    Raises:
+        InputError: if there is none, or it cannot be told which.
+    """
+    if not what.endswith(".py"):
+        return _row_of_class(what)
+    module = load_file(Path(what), "class or table")
+    table = getattr(module, "TABLE", None)
+    if isinstance(table, Table):
+        return _row_of_table(what, table)
+    names = _own_classes(module)
+    if len(names) != 1:
+        found = f"{len(names)} classes ({', '.join(names)})" if names else "no class"
+        raise InputError(
+            f"{what} has {found} that is a model or a method, and no TABLE: name one, as in "
+            f"{what}:{names[0] if names else 'MyTransformer'}"
+        )
+    return _row_of_class(f"{what}:{names[0]}")
+
+
+def _own_classes(module: ModuleType) -> list[str]:
+    """The names of the models and methods that a file defines, without those that others extend."""
+    from transformer import Transformer, TransformerModule
+
+    found: list[type[Any]] = []
+    for value in vars(module).values():
+        is_own = isinstance(value, type) and value.__module__ == module.__name__
+        if is_own and issubclass(value, Transformer | TransformerModule) and value not in found:
+            found.append(value)
+    extended = {base for kind in found for base in kind.__mro__[1:]}
+    return [kind.__name__ for kind in found if kind not in extended]
+
+
+def _row_of_class(what: str) -> Row:
+    from transformer import Transformer, TransformerModule
+
+    name = variant_name(what)
+    kind = load(name, object, "try")
+    if issubclass(kind, Transformer):
+        of = "model"
+    elif issubclass(kind, TransformerModule):
+        of = "method"
+    else:
+        raise InputError(
+            f"{class_name(name)} in {source_file(name)} is neither a subclass of Transformer, a "
+            "model, nor of TransformerModule, a method"
+        )
+    check_name("row", class_name(name))
+    return Row(name=class_name(name), reported=Reported(), changes=class_changes(of, name))
+
+
+def _row_of_table(what: str, table: Table) -> Row:
+    if table.base != BASE:
+        raise InputError(
+            f"{what}: its base is not Table 3's, with which proposals are compared: take BASE, and "
+            "put what differs into the row"
+        )
+    rows = [row for row in table.run_rows if row.changes]
+    if len(rows) != 1:
+        raise InputError(
+            f"{what} has {len(rows)} rows besides its base, but one proposal is tried at a time: "
+            "leave one"
+        )
+    return Row(name=rows[0].name, reported=Reported(), changes=rows[0].changes)
+
+
+def on_base(row: Row, base: dict[str, Value]) -> Row:
+    """The row with the changes of the ``base`` that it is compared with, under its own."""
+    replaced = tuple(
+        option_name(str(base[of]), "") for of in OPTIONS_OF if of in row.changes and base.get(of)
+    )
+    kept = {x: y for x, y in base.items() if not (is_option(x) and x.startswith(replaced))}
+    return replace(row, changes={**kept, **row.changes})
+
+
+def keep_sources(root: Path, number: int, row: Row) -> Row:
+    """The row with the classes of files replaced by copies of them in ``root``.
+
+    A file may so be edited and tried again, or while it is tried; each of its versions is a
+    proposal of its own.
+    """
+    changes = dict(row.changes)
+    for of in OPTIONS_OF:
+        name = changes.get(of)
+        if isinstance(name, str) and not is_installed(split_name(name)[0]):
+            changes[of] = _copy(name, root / CLASSES / str(number), number)
+    return replace(row, changes=changes)
+
+
+def _copy(name: str, folder: Path, number: int) -> str:
+    """Copy the files that a class needs; its name in the copy, whose file no other is called as."""
+    module, kind, digest = split_name(name)
+    file = source_file(name)
+    make_directory(folder)
+    for key, text in source_record([name])["files"][module].items():
+        path = PurePosixPath(key)
+        if path.suffix == ".py" and ".." not in path.parts and not path.is_absolute():
+            make_directory((folder / path).parent)
+            write_atomically(folder / path, text)
+    copy = folder / f"{kind}_{number}.py"
+    write_atomically(copy, file.read_bytes())
+    found = variant_name(f"{copy}:{kind}")
+    if split_name(found)[2] != digest:
+        raise InputError(f"{file} was edited just now, or cannot be copied: try again")
+    return found
+
+
+def trust_copies(root: Path, number: int) -> None:
+    """Let the classes of a proposal be imported from their copies."""
+    trust(*sorted((root / CLASSES / str(number)).glob(f"*_{number}.py")))
