@@ -6,9 +6,9 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from ablations.proposals import propose
+from ablations.proposals.adopt import adopt as adopt_proposal
 from ablations.proposals.desk import StoppedError
-from ablations.proposals.propose import Answer
+from ablations.proposals.propose import Answer, try_proposal
 from ablations.proposals.show import describe
 from ablations.runs.options import Options
 from transformer.errors import InputError
@@ -33,9 +33,9 @@ def carry_out(
     try:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             if adopt:
-                answer = propose.adopt(what, scale, directory, options)
+                answer = adopt_proposal(what, scale, directory, options)
             else:
-                answer = propose.try_proposal(what, scale, directory, minutes, options)
+                answer = try_proposal(what, scale, directory, minutes, options)
     except StoppedError as stopped:
         print("stopped; the same command continues from here", file=sys.stderr)
         return stopped.code

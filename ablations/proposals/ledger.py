@@ -23,7 +23,7 @@ _ADOPTED = "adopted"
 class Tried:
     """A line for a proposal that was tried.
 
-    ``number`` and ``name`` are those of its row. ``classes`` are its own as ``Class@digest``,
+    ``number`` and ``name`` are those of its row. ``classes`` are its as ``Class@digest``,
     ``settings`` what it changes in the base, options as ``Class.option``. ``base`` is the row that
     it was compared with, on ``base_seeds``. ``perplexities`` are by seed, None where training
     diverged; ``differences`` are of the logarithm of perplexity from the base's of the same seed.

@@ -1,4 +1,4 @@
-"""Try a proposal, or make one the base."""
+"""Try a proposal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 
 from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
@@ -28,7 +27,6 @@ from transformer.variant import class_name, split_name
 _FIRST = 2  # seeds after which a proposal that is worse ends early
 _MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}
 _LATER = 20
-_FRESH = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +81,7 @@ def try_proposal(
         known = desk.find(planned.configure(desk.plan.base))
         before = desk.ledger.tried.get(known.name) if known else None
         if before is not None and before.verdict != Verdict.NONE:
-            return _answer(desk, before, repeated=True)
+            return answer_of(desk, before, repeated=True)
         desk.make_base()
         if known is None:
             kept = keep_sources(root, len(desk.plan.rows), proposal)
@@ -95,7 +93,7 @@ def try_proposal(
         limit = _MINUTES_AT.get(scale, _MINUTES) if minutes is None else minutes
         line = _test(desk, known, time.monotonic() + 60 * limit)
         desk.ledger.append(line)
-        return _answer(desk, line)
+        return answer_of(desk, line)
 
 
 def default_directory(scale: str) -> Path:
@@ -197,7 +195,7 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
         verdict=verdict,
         reason=reason,
         seconds=found.seconds,
-        when=_now(),
+        when=now(),
     )
 
 
@@ -213,11 +211,13 @@ def _with_test(line: Tried, base: Scores, found: Scores, earlier: Spread, look: 
     return replace(line, interval=test.interval, p=test.p)
 
 
-def _now() -> str:
+def now() -> str:
+    """The time as lines have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _answer(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Answer:
+def answer_of(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Answer:
+    """The answer with this line, and with what the next proposals can show."""
     ledger = Ledger(desk.root)
     name, seeds = ledger.base(desk.base_seeds)
     base = desk.scores(name, seeds).values
@@ -232,69 +232,3 @@ def _answer(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Ans
         smallest_gain=gains[0],
         smallest_gain_after_20=gains[1],
     )
-
-
-def adopt(which: str, scale: str, directory: Path | None, options: Options) -> Answer:
-    """Train a proposal that is better on fresh seeds, and make it the base.
-
-    Args:
-        which: its number or its name
-
-    Raises:
-        InputError: if there is no such proposal, or it is not better than the base as it is now.
-        ablations.proposals.desk.StoppedError: after a signal.
-    """
-    root = directory or default_directory(scale)
-    if not (root / PLAN_FILE).exists():
-        raise InputError(f"{root} has no proposals: try one first")
-    check_free(root, PLAN_FILE)
-    with lock_runs(root, WHOLE):
-        desk = Desk(root, scale, options)
-        line = _find_better(desk, which)
-        row = desk.plan.row(line.name)
-        fresh = tuple(seed for seed in row.seeds if seed not in line.seeds)  # of a kill
-        if not fresh:
-            used = max(seed for each in desk.plan.rows for seed in each.seeds)
-            fresh = tuple(range(used + 1, used + 1 + _FRESH))
-            desk.add(replace(row, seeds=(*row.seeds, *fresh)))
-        desk.train(line.name, fresh, says=f"{line.name} is trained on fresh seeds", retry=True)
-        found = desk.scores(line.name, fresh)
-        if len(found.by_seed) < len(fresh):
-            reason = f" ({found.reasons[0]})" if found.reasons else ""
-            raise InputError(
-                f"{line.name} has not finished all seeds from {fresh[0]} to {fresh[-1]}{reason}: "
-                "it is not made the base"
-            )
-        base = desk.scores(desk.base, desk.base_seeds).values
-        adopted = Adopted(
-            adopted=line.number,
-            name=line.name,
-            seeds=fresh,
-            difference=fmean(found.values) - fmean(base),
-            seconds=found.seconds,
-            when=_now(),
-        )
-        desk.ledger.append(adopted)
-        return _answer(desk, adopted)
-
-
-def _find_better(desk: Desk, which: str) -> Tried:
-    tried = desk.ledger.tried
-    named = [line for line in tried.values() if which in (line.name, str(line.number))]
-    if not named:
-        known = ", ".join(f"{line.number} {line.name}" for line in tried.values()) or "none"
-        raise InputError(f"there is no proposal {which!r} in {desk.root}: known are {known}")
-    line = named[0]
-    if line.name == desk.base:
-        raise InputError(f"{line.name} is the base already")
-    if line.verdict != Verdict.BETTER:
-        raise InputError(
-            f"the verdict on {line.name} is {line.verdict!r}, and only one that is better can be "
-            "the base"
-        )
-    if line.base != desk.base:
-        raise InputError(
-            f"{line.name} was compared with {line.base}, and the base is now {desk.base}: try it "
-            f"again on top of that, as a class that extends that of {desk.base}"
-        )
-    return line

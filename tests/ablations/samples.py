@@ -156,7 +156,11 @@ def fill_table3(root: Path) -> None:
 
 
 def prepare_stand_ins(
-    root: Path, behaviour: Mapping[Cell, str] | Mapping[str, str], *, step_seconds: float = 0.0
+    root: Path,
+    behaviour: Mapping[Cell, str] | Mapping[str, str],
+    *,
+    step_seconds: float = 0.0,
+    perplexities: Mapping[str, float] | None = None,
 ) -> None:
     """Tell the stand-ins of the runs in ``root`` what to do; see ``stand_in.py``."""
     root.mkdir(parents=True, exist_ok=True)
@@ -164,6 +168,7 @@ def prepare_stand_ins(
         "behaviour": {str(cell): name for cell, name in behaviour.items()},
         "result": to_dict(result(Cell("base", 1))),
         "step_seconds": step_seconds,
+        "perplexities": {**(perplexities or {})},
     }
     write_json(root / SETTINGS_FILE, settings)
 

@@ -4,11 +4,12 @@ It is deterministic, writes checkpoints, resumes from the newest, and behaves li
 ``ablations.runs.entry``: the same files and exit codes, an end after a checkpoint on a signal or
 when its parent is gone, and no write into a directory that another attempt has taken over.
 
-``stand-ins.json`` in the directory of the runs has the seconds of a step, a result, and for some
-runs by name another behaviour: ``crash``, ``diverge`` (at step 7), ``refuse``, ``block`` (its text
-is missing), ``kill``, ``leave`` (it stops though nobody asked), ``slow``, ``hang``, ``stubborn``
-(it ignores signals), ``abort`` (a crash after the result), ``remove`` (its directory is removed,
-once) or ``vanish`` (each time). It imports nothing of the project, so it starts at once.
+``stand-ins.json`` in the directory of the runs has the seconds of a step, a result, the
+perplexities of some runs by name, and for some another behaviour: ``crash``, ``diverge`` (at step
+7), ``refuse``, ``block`` (its text is missing), ``kill``, ``leave`` (it stops though nobody asked),
+``slow``, ``hang``, ``stubborn`` (it ignores signals), ``abort`` (a crash after the result),
+``remove`` (its directory is removed, once) or ``vanish`` (each time). It imports nothing of the
+project, so it starts at once.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ def main(directory: Path, accumulate: str) -> int:
             file.write(f"{cell} {devices} {accumulate}\n")
         behaviour = settings["behaviour"].get(cell, "")
         code = misbehave(directory, cell, behaviour)
-        code = train(directory, settings) if code is None else code
+        code = train(directory, cell, settings) if code is None else code
         return 134 if (code, behaviour) == (0, "abort") else code
     except FileNotFoundError:
         print("another attempt has taken this run over")
@@ -89,7 +90,7 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
     return None
 
 
-def train(directory: Path, settings: dict[str, Any]) -> int:
+def train(directory: Path, cell: str, settings: dict[str, Any]) -> int:
     """Continue from the newest checkpoint to the end, or until a signal."""
     parent = os.getppid()
     config = json.loads((directory / "config.json").read_text())
@@ -119,6 +120,8 @@ def train(directory: Path, settings: dict[str, Any]) -> int:
     # The figures depend on every step.
     result = settings["result"] | {"experiment": config["name"], "seed": training["seed"]}
     result |= {"steps": step, "perplexity": 1 + losses[-1], "bleu": 100 * losses[-1]}
+    if cell in settings["perplexities"]:
+        result["perplexity"] = settings["perplexities"][cell]
     text = "".join(f"{loss!r}\n" for loss in losses[-13:])
     (directory / "valid.hypotheses.txt").write_text(text)
     _write(directory / "result.json", result)

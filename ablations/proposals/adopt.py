@@ -1,0 +1,84 @@
+"""Make a proposal the base."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from ablations.files import PLAN_FILE, check_free
+from ablations.proposals.decide import Verdict
+from ablations.proposals.desk import Desk
+from ablations.proposals.ledger import Adopted, Tried
+from ablations.proposals.propose import Answer, answer_of, default_directory, now
+from ablations.runs.lock import WHOLE, lock_runs
+from ablations.runs.options import Options
+from transformer.errors import InputError
+
+_FRESH = 10  # seeds, as many as the first base has
+
+
+def adopt(which: str, scale: str, directory: Path | None, options: Options) -> Answer:
+    """Train a proposal that is better on fresh seeds, and make it the base.
+
+    Args:
+        which: its number or its name
+
+    Raises:
+        InputError: if there is no such proposal, or it is not better than the base as it is now.
+        ablations.proposals.desk.StoppedError: after a signal.
+    """
+    root = directory or default_directory(scale)
+    if not (root / PLAN_FILE).exists():
+        raise InputError(f"{root} has no proposals: try one first")
+    check_free(root, PLAN_FILE)
+    with lock_runs(root, WHOLE):
+        desk = Desk(root, scale, options)
+        line = _find_better(desk, which)
+        row = desk.plan.row(line.name)
+        fresh = tuple(seed for seed in row.seeds if seed not in line.seeds)  # of a kill
+        if not fresh:
+            used = max(seed for each in desk.plan.rows for seed in each.seeds)
+            fresh = tuple(range(used + 1, used + 1 + _FRESH))
+            desk.add(replace(row, seeds=(*row.seeds, *fresh)))
+        desk.train(line.name, fresh, says=f"{line.name} is trained on fresh seeds", retry=True)
+        found = desk.scores(line.name, fresh)
+        if len(found.by_seed) < len(fresh):
+            reason = f" ({found.reasons[0]})" if found.reasons else ""
+            raise InputError(
+                f"{line.name} has not finished all seeds from {fresh[0]} to {fresh[-1]}{reason}: "
+                "it is not made the base"
+            )
+        base = desk.scores(desk.base, desk.base_seeds).values
+        adopted = Adopted(
+            adopted=line.number,
+            name=line.name,
+            seeds=fresh,
+            difference=fmean(found.values) - fmean(base),
+            seconds=found.seconds,
+            when=now(),
+        )
+        desk.ledger.append(adopted)
+        return answer_of(desk, adopted)
+
+
+def _find_better(desk: Desk, which: str) -> Tried:
+    tried = desk.ledger.tried
+    named = [line for line in tried.values() if which in (line.name, str(line.number))]
+    if not named:
+        known = ", ".join(f"{line.number} {line.name}" for line in tried.values()) or "none"
+        raise InputError(f"there is no proposal {which!r} in {desk.root}: known are {known}")
+    line = named[0]
+    if line.name == desk.base:
+        raise InputError(f"{line.name} is the base already")
+    if line.verdict != Verdict.BETTER:
+        raise InputError(
+            f"the verdict on {line.name} is {line.verdict}, and only one that is better can be "
+            "the base"
+        )
+    if line.base != desk.base:
+        raise InputError(
+            f"{line.name} was compared with {line.base}, and the base is now {desk.base}: try it "
+            f"again on top of that, as a class that extends that of {desk.base}"
+        )
+    return line
