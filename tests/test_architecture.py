@@ -180,8 +180,10 @@ ALLOWED = {
     "ablations.tracking": _above("files folder report"),
     "ablations.dashboard": _above("files figures tables search folder report status"),
     "ablations.run": _above("files tables search folder runs report status tracking"),
+    "ablations.proposals": _above("files tables folder runs costs report.statistics run"),
     "ablations.cli": _above(
-        "files tables search folder runs costs report table1 status tracking dashboard run"
+        "files tables search folder runs costs report table1 status tracking dashboard run "
+        "proposals"
     ),
     "ablations.__main__": ("ablations.cli",),
     "ablations": (),
@@ -256,6 +258,7 @@ LINES = {
     "ablations/dashboard": 526,
     "ablations/figures": 296,
     "ablations/folder": 504,
+    "ablations/proposals": 1_120,
     "ablations/report": 3_030,
     "ablations/runs": 2_365,
     "ablations/search": 703,

@@ -1,1 +1,1 @@
-"""Proposals: one change after another against a base of ten seeds."""
+"""Try one change after another against a base."""

@@ -70,7 +70,9 @@ class Comparison:
     @property
     def is_significant(self) -> bool:
         """Whether the interval is on one side of 0."""
-        return abs(self.difference) > self._critical * self.standard_error
+        least = statistics.NormalDist().inv_cdf(1 - self.level / 2)  # Student's t is wider
+        size = abs(self.difference)
+        return size > least * self.standard_error and size > self._critical * self.standard_error
 
     @property
     def interval(self) -> tuple[float, float]:

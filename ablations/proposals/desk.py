@@ -1,4 +1,4 @@
-"""The directory of proposals: its plan, its ledger and its runs."""
+"""The directory of proposals, with its plan and its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of a directory: what was tried, in lines that stay."""
+"""The ledger of proposals, in lines that stay."""
 
 from __future__ import annotations
 

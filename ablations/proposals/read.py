@@ -1,4 +1,4 @@
-"""Read a proposal, and keep its source as it is tried."""
+"""Read a proposal, and keep its source."""
 
 from __future__ import annotations
 
