@@ -26,9 +26,10 @@ from ablations.tables.table import Cell, Row, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.ownership import identity
 from experiments.records.run import Run
-from transformer.config import Config, override
+from transformer.config import OPTIONS_OF, Config, override
 from transformer.errors import InputError
 from transformer.formats import counted, duration
+from transformer.variant import class_name, split_name
 
 BASE_SEEDS = tuple(range(1, 11))
 # Each has a folder noise-SCALE with runs of the base, unless the project was installed without.
@@ -108,13 +109,21 @@ class Desk:
         planned = make_plan(table, self.scale, table.rows[1:], seeds).row("proposal")
         return replace(planned, name=proposal.name)
 
-    def find(self, config: Config) -> PlannedRow | None:
-        """The row with these settings and this source, if there is one."""
-        wanted = identity(override(config, seed=0))
-        for name, known in self.plan.configs.items():
-            if identity(override(known, seed=0)) == wanted:
-                return self.plan.row(name)
+    def find(self, planned: PlannedRow) -> PlannedRow | None:
+        """The row of a proposal with these settings and this source, if there is one.
+
+        The ledger has the source that was tried; the plan follows edits of the project's classes.
+        """
+        wanted, tried = self._identity(planned), self.ledger.tried
+        for each in self.plan.rows:
+            line = tried.get(each.name)
+            is_same = line is None or line.classes == classes_of(planned)
+            if each.name != BASE_ROW and is_same and self._identity(each) == wanted:
+                return each
         return None
+
+    def _identity(self, planned: PlannedRow) -> Config:
+        return identity(planned.configure(self.plan.base, seed=0))
 
     def number(self, name: str) -> int:
         """The number of a row, the base's 0."""
@@ -224,10 +233,23 @@ class Desk:
             left=tuple(_seed(run) for run in runs if run.name not in ended),
             lost=tuple(map(_seed, lost)),
             diverged=tuple(map(_seed, diverged)),
-            reasons=tuple(x.failures[-1].reason for x in (*diverged, *lost) if x.failures),
+            reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
             seconds=sum(run.seconds or 0.0 for run in runs),
             data=frozenset(x.result.data_digest or "" for x in finite if x.result),
         )
+
+
+def classes_of(planned: PlannedRow) -> tuple[str, ...]:
+    """The classes of a row as ``Class@digest``."""
+    names = [str(planned.changes[of]) for of in OPTIONS_OF if planned.changes.get(of)]
+    return tuple(f"{class_name(name)}@{split_name(name)[2]}" for name in names)
+
+
+def _reason(run: Run) -> str:
+    """Why a run has no result, as far as its files say so."""
+    if run.result is not None:
+        return ""
+    return run.problem or (run.failures[-1].reason if run.failures else "")
 
 
 def _seed(run: Run) -> int:

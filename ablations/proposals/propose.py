@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
-from ablations.proposals.desk import Desk, Scores
+from ablations.proposals.desk import Desk, Scores, classes_of
 from ablations.proposals.ledger import Adopted, Ledger, Tried
 from ablations.proposals.read import keep_sources, read_proposal
 from ablations.runs.attempts import clear_failures
@@ -22,7 +22,6 @@ from experiments.records.ownership import identity
 from transformer.config import OPTIONS_OF, Config, override, text_settings, to_dict
 from transformer.errors import InputError
 from transformer.files import to_json
-from transformer.variant import class_name, split_name
 
 _FIRST = 2  # seeds after which a proposal that is worse ends early
 _MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}
@@ -78,7 +77,7 @@ def try_proposal(
     with lock_runs(root, WHOLE):
         desk = Desk(root, scale, options)
         planned = desk.plan_row(proposal)
-        known = desk.find(planned.configure(desk.plan.base))
+        known = desk.find(planned)
         before = desk.ledger.tried.get(known.name) if known else None
         if before is not None and before.verdict != Verdict.NONE:
             return answer_of(desk, before, repeated=True)
@@ -105,6 +104,8 @@ def _check(desk: Desk, planned: PlannedRow) -> None:
     """Refuse a proposal that cannot be compared with the base, or cannot be made."""
     from transformer.training.method import make_module
 
+    if desk.find(planned) is not None:
+        return
     config, base = planned.configure(desk.plan.base), desk.plan.configs[desk.base]
     if text_settings(config) != text_settings(base):
         raise InputError(
@@ -115,8 +116,7 @@ def _check(desk: Desk, planned: PlannedRow) -> None:
         raise InputError(
             f"{planned.name} changes nothing that is trained: its settings are the base's"
         )
-    if desk.find(config) is None:
-        make_module(config)
+    make_module(config)
 
 
 def _trained(config: Config) -> Config:
@@ -136,8 +136,8 @@ def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
         desk.train(planned.name, new, deadline=deadline)
         found = desk.scores(planned.name, batch)
         _check_data(desk, planned, found, base)
-        if found.left and not found.diverged:
-            verdict = Verdict.NONE
+        if not found.diverged and (found.left or len(found.lost) == len(batch)):
+            verdict = Verdict.NONE  # if all of the first are lost, more would be
             break
         verdict = decide(
             tuple(base.by_seed.values()),
@@ -171,7 +171,6 @@ def _check_data(desk: Desk, planned: PlannedRow, found: Scores, base: Scores) ->
 def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict: Verdict) -> Tried:
     """The line of a proposal, without a test."""
     of_base = desk.plan.row(desk.base).changes
-    classes = [str(planned.changes[x]) for x in OPTIONS_OF if planned.changes.get(x)]
     own = {x: y for x, y in planned.changes.items() if x not in OPTIONS_OF and of_base.get(x) != y}
     perplexities = {str(seed): math.exp(score) for seed, score in found.by_seed.items()}
     differences = {
@@ -185,7 +184,7 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
     return Tried(
         number=desk.number(planned.name),
         name=planned.name,
-        classes=tuple(f"{class_name(name)}@{split_name(name)[2]}" for name in classes),
+        classes=classes_of(planned),
         settings=own,
         seeds=planned.seeds[: desk.seeds],
         base=desk.base,
