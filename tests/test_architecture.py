@@ -258,7 +258,7 @@ LINES = {
     "ablations/dashboard": 526,
     "ablations/figures": 296,
     "ablations/folder": 504,
-    "ablations/proposals": 1_120,
+    "ablations/proposals": 1_165,
     "ablations/report": 3_030,
     "ablations/runs": 2_365,
     "ablations/search": 703,

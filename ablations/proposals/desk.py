@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import experiments
 from ablations.costs.speed import until_the_last
 from ablations.files import PLAN_FILE
-from ablations.folder import TableFolder
 from ablations.proposals.ledger import BASE_ROW, Ledger
 from ablations.proposals.read import on_base, trust_copies
+from ablations.proposals.scores import Scores, read_scores
 from ablations.run import find_executor, train
 from ablations.runs.options import Options
 from ablations.runs.reuse import Earlier
@@ -43,28 +43,6 @@ class StoppedError(Exception):
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
         self.code = 128 + number
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of a row: logarithms of finite perplexities by seed.
-
-    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no finite perplexity;
-    ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
-    """
-
-    by_seed: dict[int, float]
-    left: tuple[int, ...] = ()
-    lost: tuple[int, ...] = ()
-    diverged: tuple[int, ...] = ()
-    reasons: tuple[str, ...] = ()
-    seconds: float = 0.0
-    data: frozenset[str] = frozenset()
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The scores alone."""
-        return tuple(self.by_seed.values())
 
 
 def _declare(*rows: Row) -> Table:
@@ -220,38 +198,11 @@ class Desk:
         return until_the_last([], [fmean(known)] * left, places)
 
     def scores(self, name: str, seeds: Sequence[int]) -> Scores:
-        """The scores of a row with these seeds, from files that are as its runs left them."""
-        row = replace(self.plan.row(name), seeds=tuple(seeds))
-        folder = TableFolder(self.root, replace(self.plan, rows=(row,)))
-        runs = folder.runs()
-        finite = [run for run in runs if run.result is not None and not run.has_diverged]
-        lost = [run for run in runs if run.is_given_up and not run.has_diverged]
-        diverged = [run for run in runs if run.has_diverged]
-        ended = {run.name for run in (*finite, *lost, *diverged)}
-        return Scores(
-            by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
-            left=tuple(_seed(run) for run in runs if run.name not in ended),
-            lost=tuple(map(_seed, lost)),
-            diverged=tuple(map(_seed, diverged)),
-            reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
-            seconds=sum(run.seconds or 0.0 for run in runs),
-            data=frozenset(x.result.data_digest or "" for x in finite if x.result),
-        )
+        """The scores of a row with these seeds."""
+        return read_scores(self.root, self.plan, name, seeds)
 
 
 def classes_of(planned: PlannedRow) -> tuple[str, ...]:
     """The classes of a row as ``Class@digest``."""
     names = [str(planned.changes[of]) for of in OPTIONS_OF if planned.changes.get(of)]
     return tuple(f"{class_name(name)}@{split_name(name)[2]}" for name in names)
-
-
-def _reason(run: Run) -> str:
-    """Why a run has no result, as far as its files say so."""
-    if run.result is not None:
-        return ""
-    return run.problem or (run.failures[-1].reason if run.failures else "")
-
-
-def _seed(run: Run) -> int:
-    assert run.seed is not None
-    return run.seed

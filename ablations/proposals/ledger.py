@@ -12,7 +12,7 @@ from ablations.proposals.decide import Spread, Verdict, spread_of
 from ablations.tables.changes import Value
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
-from transformer.files import open_plain, parse_json, read_bytes
+from transformer.files import open_plain, parse_json, read_bytes, write_atomically
 
 LEDGER_FILE = "ledger.jsonl"
 BASE_ROW = "base"
@@ -107,6 +107,8 @@ class Ledger:
 
     def append(self, line: Tried | Adopted) -> None:
         """Add a line, which is on the disk when this returns."""
+        if not self.path.exists():
+            write_atomically(self.path, b"")  # so that the name survives a power cut too
         kept = _whole_part(self.path)
         with open_plain(self.path, "ab") as file:
             file.truncate(kept)  # what a kill or a full disk has left of a line

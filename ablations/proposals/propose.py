@@ -10,9 +10,10 @@ from pathlib import Path
 
 from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
-from ablations.proposals.desk import Desk, Scores, classes_of
+from ablations.proposals.desk import Desk, classes_of
 from ablations.proposals.ledger import Adopted, Ledger, Tried
 from ablations.proposals.read import keep_sources, read_proposal
+from ablations.proposals.scores import Scores
 from ablations.runs.attempts import clear_failures
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.runs.options import Options

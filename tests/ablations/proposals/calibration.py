@@ -135,7 +135,10 @@ def _expected(others: int, seeds: int) -> Spread:
 
 def main() -> None:
     """Print the table."""
-    print("| seeds | spread | first better | any of 100 better | first worse | any worse |")
+    print(
+        "| seeds | spread, of the base's | the first called better | any of 100 "
+        "| the first called worse | any of 100 |"
+    )
     print("|--:|--:|--:|--:|--:|--:|")
     for seeds in (2, 4):
         for ratio in (0.5, 1.0, 1.5, 2.0, 3.0):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,21 @@ def test_a_module_of_the_project_and_a_helper_beside_the_file(
     idea.write_text(f"from helper_of_idea import OTHER, SLOPE\n{IDEA}    steep = SLOPE\n")
     code, found = ask(TRY.replace("idea.py", "idea.py:Idea"))
     assert code == 0 and (out / "classes/2/helper_of_idea.py").exists()
+
+
+def test_a_class_of_the_project_that_was_edited_since_is_another_proposal(
+    out: Path, ask: Any
+) -> None:
+    """The plan follows its source, so that the ledger decides."""
+    say(out, seeds_of("GeluTransformer", SAME) | seeds_of("GeluTransformer-2", SAME))
+    command = TRY.replace("idea.py", "transformer.variants.layers:GeluTransformer")
+    assert ask(command)[0] == 0
+    line = Ledger(out).lines[0]
+    assert isinstance(line, Tried)
+    Ledger(out).append(replace(line, classes=("GeluTransformer@00000000",)))
+    code, found = ask(command)
+    assert code == 0 and found["name"] == "GeluTransformer-2" and not found["repeated"]
+    assert ask(command)[1]["name"] == "GeluTransformer-2"
 
 
 def test_a_method_is_tried_as_a_method(out: Path, idea: Path, ask: Any) -> None:

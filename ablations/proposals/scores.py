@@ -1,0 +1,65 @@
+"""The scores of a proposal, or of its base."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ablations.folder import TableFolder
+from ablations.tables.plan import Plan
+from experiments.records.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a row: logarithms of finite perplexities by seed.
+
+    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no finite perplexity;
+    ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
+    """
+
+    by_seed: dict[int, float]
+    left: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    diverged: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    seconds: float = 0.0
+    data: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The scores alone."""
+        return tuple(self.by_seed.values())
+
+
+def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scores:
+    """The scores of a row with these seeds, from files that are as its runs left them."""
+    row = replace(plan.row(name), seeds=tuple(seeds))
+    runs = TableFolder(root, replace(plan, rows=(row,))).runs()
+    finite = [run for run in runs if run.result is not None and not run.has_diverged]
+    lost = [run for run in runs if run.is_given_up and not run.has_diverged]
+    diverged = [run for run in runs if run.has_diverged]
+    ended = {run.name for run in (*finite, *lost, *diverged)}
+    return Scores(
+        by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
+        left=tuple(_seed(run) for run in runs if run.name not in ended),
+        lost=tuple(map(_seed, lost)),
+        diverged=tuple(map(_seed, diverged)),
+        reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
+        seconds=sum(run.seconds or 0.0 for run in runs),
+        data=frozenset(x.result.data_digest or "" for x in finite if x.result),
+    )
+
+
+def _reason(run: Run) -> str:
+    """Why a run has no result, as far as its files say so."""
+    if run.result is not None:
+        return ""
+    return run.problem or (run.failures[-1].reason if run.failures else "")
+
+
+def _seed(run: Run) -> int:
+    assert run.seed is not None
+    return run.seed
