@@ -155,7 +155,7 @@ def run_confirmation(committed: Path, row: str, wanted: Wanted, options: Options
         others = tuple(each for each in load_plan(root).rows if each.name != row)
         plan = replace(plan, rows=(*others, chosen))
     settled = settle_plan(root, plan, options.precision, options.threads)
-    executor = _executor(options, settled.base)
+    executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
         claim_plan(root, plan, options.precision, options.threads)
         code = _carry_out(TableCells(root), names, executor, options, _report_table)

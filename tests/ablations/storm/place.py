@@ -136,7 +136,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
                 new_run(alone, plan.experiment(cell))
                 prepare_stand_ins(directory, {})
                 settings = read_json(directory / stand_in.SETTINGS_FILE)
-                assert stand_in.train(alone, settings) == 0
+                assert stand_in.train(alone, str(cell), settings) == 0
     return directory
 
 
