@@ -21,7 +21,15 @@ from ablations.runs.reuse import Earlier
 from ablations.runs.table_cells import TableCells
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import find_scale
-from ablations.tables.plan import Plan, PlannedRow, claim_plan, load_plan, make_plan, settle_plan
+from ablations.tables.plan import (
+    Plan,
+    PlannedRow,
+    claim_plan,
+    load_plan,
+    make_plan,
+    settle_plan,
+    share_arithmetic,
+)
 from ablations.tables.table import Cell, Row, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.ownership import identity
@@ -60,6 +68,12 @@ def _declare(*rows: Row) -> Table:
     )
 
 
+def _committed(scale: str) -> Path | None:
+    """The committed results that have runs of the base; None if they are not installed."""
+    paths = [results / f"noise-{scale}" for results in RESULTS]
+    return next((path for path in paths if (path / PLAN_FILE).is_file()), None)
+
+
 class Desk:
     """The proposals in ``root`` at a scale, whether they are begun or not.
 
@@ -73,7 +87,16 @@ class Desk:
         self.seeds = _SEEDS_AT.get(scale, _SEEDS)
         self.ledger = Ledger(root)
         table = _declare()
-        self.plan = settle_plan(root, make_plan(table, self.scale, table.rows, BASE_SEEDS))
+        plan = make_plan(table, self.scale, table.rows, BASE_SEEDS)
+        precision, threads = options.precision, options.threads
+        if not (root / PLAN_FILE).exists() and (results := _committed(scale)) is not None:
+            # Better the slower precision than ten trainings of a base.
+            theirs = load_plan(results).base
+            base = share_arithmetic(
+                plan.base, theirs, precision, threads or theirs.training.threads
+            )
+            plan = replace(plan, base=base)
+        self.plan = settle_plan(root, plan, precision, threads)
         if (root / PLAN_FILE).exists():
             others = [each for each in load_plan(root).rows if each.name != BASE_ROW]
             self.plan = replace(self.plan, rows=(*self.plan.rows, *others))
@@ -140,17 +163,16 @@ class Desk:
             )
 
     def _take_results(self) -> None:
-        for results in RESULTS:
-            path = results / f"noise-{self.plan.scale}"
-            if not (path / PLAN_FILE).is_file():
-                continue
-            try:
-                copied = Earlier(path, self.plan).copy(self.root)
-            except InputError as error:  # of another precision, or of an earlier version
-                print(f"{path} is not taken as the base: {error}", flush=True)
-                continue
-            if copied:
-                print(f"{counted(len(copied), 'run')} of the base taken from {path}", flush=True)
+        path = _committed(self.plan.scale)
+        if path is None:
+            return
+        try:
+            copied = Earlier(path, self.plan).copy(self.root)
+        except InputError as error:  # of another precision, or of an earlier version
+            print(f"{path} is not taken as the base: {error}", flush=True)
+            return
+        if copied:
+            print(f"{counted(len(copied), 'run')} of the base taken from {path}", flush=True)
 
     def train(
         self,

@@ -16,7 +16,7 @@ from experiments.records.run import Run
 class Scores:
     """The scores of a row: logarithms of finite perplexities by seed.
 
-    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no finite perplexity;
+    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no usable perplexity;
     ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
     """
 
@@ -38,9 +38,9 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
     """The scores of a row with these seeds, from files that are as its runs left them."""
     row = replace(plan.row(name), seeds=tuple(seeds))
     runs = TableFolder(root, replace(plan, rows=(row,))).runs()
-    finite = [run for run in runs if run.result is not None and not run.has_diverged]
-    lost = [run for run in runs if run.is_given_up and not run.has_diverged]
-    diverged = [run for run in runs if run.has_diverged]
+    diverged = [run for run in runs if run.result is not None and run.result.has_diverged]
+    finite = [run for run in runs if run.result is not None and not run.result.has_diverged]
+    lost = [run for run in runs if run.is_given_up]
     ended = {run.name for run in (*finite, *lost, *diverged)}
     return Scores(
         by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
@@ -54,9 +54,14 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
 
 
 def _reason(run: Run) -> str:
-    """Why a run has no result, as far as its files say so."""
+    """Why a run has no score, as far as its files say so."""
     if run.result is not None:
-        return ""
+        if not run.result.has_diverged:
+            return ""
+        step = run.result.diverged_at
+        return (
+            "training ended on a plateau" if step is None else f"training diverged at step {step}"
+        )
     return run.problem or (run.failures[-1].reason if run.failures else "")
 
 

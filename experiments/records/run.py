@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +27,6 @@ from experiments.records.experiment import (
 from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples
 from experiments.records.processes import is_running, process_of
 from experiments.records.progress import (
-    DIVERGED_MESSAGE,
     SILENT_SECONDS,
     Progress,
     RunState,
@@ -124,14 +122,6 @@ class Run:
     def is_given_up(self) -> bool:
         """Whether it has failed so often that it is not tried again."""
         return self.attempt is not None and self.attempt.given_up
-
-    @property
-    def has_diverged(self) -> bool:
-        """Whether it is given up as its training diverged, or its perplexity is not finite."""
-        if self.result is not None:
-            return not isfinite(self.result.perplexity)
-        reasons = [failure.reason for failure in self.failures]
-        return self.is_given_up and bool(reasons) and reasons[-1].startswith(DIVERGED_MESSAGE)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
