@@ -230,10 +230,10 @@ def test_a_module_of_the_project_and_a_helper_beside_the_file(
     name = "transformer.variants.layers:GeluTransformer"
     code, found = ask(TRY.replace("idea.py", name))
     assert code == 0 and found["name"] == "GeluTransformer" and not (out / "classes").exists()
-    idea.with_name("helper_of_idea.py").write_text("SLOPE = 3\nOTHER = 5\n")
-    idea.write_text(f"from helper_of_idea import OTHER, SLOPE\n{IDEA}    steep = SLOPE\n")
+    idea.with_name("part_of_proposal.py").write_text("SLOPE = 3\nOTHER = 5\n")
+    idea.write_text(f"from part_of_proposal import OTHER, SLOPE\n{IDEA}    steep = SLOPE\n")
     code, found = ask(TRY.replace("idea.py", "idea.py:Idea"))
-    assert code == 0 and (out / "classes/2/helper_of_idea.py").exists()
+    assert code == 0 and (out / "classes/2/part_of_proposal.py").exists()
 
 
 def test_a_class_of_the_project_that_was_edited_since_is_another_proposal(

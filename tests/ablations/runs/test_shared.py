@@ -197,7 +197,8 @@ def test_a_training_with_another_source_is_not_taken(
     own += "class Idea(Transformer):\n    width = helper_of_idea.WIDTH\n\n\n"
     rows = 'row("idea", model=Idea), row("idea9", model=Idea, beam_size=9)'
     mine.write_text(f"{own}{MINE.replace('ROWS = (', f'ROWS = ({rows},')}")
-    assert call(f"{RUN} --rows idea")[0] == 0
+    code, shown = call(f"{RUN} --rows idea")
+    assert code == 0, shown
     idea = out / "idea/seed-1"
     experiment = load_experiment(idea)
     record_source(idea, classes_of(experiment.config))
