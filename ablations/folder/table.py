@@ -24,10 +24,9 @@ from experiments.records.line import RUNS_FILE
 from experiments.records.ownership import changed_settings
 from experiments.records.progress import RunState
 from experiments.records.result import RESULT_FILE
-from experiments.records.run import Run, attempt_number, locate
+from experiments.records.run import Run, attempt_number
 from transformer.config import Config, override
 from transformer.errors import InputError
-from transformer.files import within
 
 
 class TableFolder(Folder):
@@ -111,7 +110,7 @@ class TableFolder(Folder):
 
     def commit(self, name: str) -> str:
         """The commit of a run that ended, stale or not."""
-        result = super()._read(name, has_folder=locate(within(self.path, name)).exists()).result
+        result = super()._read(name, has_folder=name in self._begun()).result
         return "" if result is None else result.commit
 
     @property

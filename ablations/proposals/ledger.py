@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from ablations.proposals.decide import Spread, Verdict, spread_of
 from ablations.tables.changes import Value
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
-from transformer.files import open_plain, parse_json, read_bytes, write_atomically
+from transformer.files import open_plain, parse_json, read_bytes, to_json, write_atomically
 
 LEDGER_FILE = "ledger.jsonl"
 BASE_ROW = "base"
@@ -112,7 +111,7 @@ class Ledger:
         kept = _whole_part(self.path)
         with open_plain(self.path, "ab") as file:
             file.truncate(kept)  # what a kill or a full disk has left of a line
-            file.write((json.dumps(to_dict(line), ensure_ascii=False) + "\n").encode())
+            file.write(to_json(to_dict(line), indent=None).encode())
             file.flush()
             os.fsync(file.fileno())
         self.lines = (*self.lines, line)

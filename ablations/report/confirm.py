@@ -1,4 +1,4 @@
-"""Compare a row that was trained again with its committed runs."""
+"""Compare a row trained again with its committed runs."""
 
 from __future__ import annotations
 

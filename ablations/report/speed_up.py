@@ -1,4 +1,4 @@
-"""How many of the base's steps a step of a row is worth, by their validation curves."""
+"""The effective speed-up of a row, by validation curves."""
 
 from __future__ import annotations
 

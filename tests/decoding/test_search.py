@@ -275,7 +275,9 @@ def test_on_a_gpu_keys_and_values_take_a_quarter_of_its_memory(
     properties = SimpleNamespace(total_memory=total)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     weight = SimpleNamespace(is_cuda=True, device="cuda:0", element_size=lambda: 2)
-    model: Any = SimpleNamespace(embedding=SimpleNamespace(weight=weight), config=LARGE)
+    decoder = [None] * LARGE.num_layers
+    embedding = SimpleNamespace(weight=weight)
+    model: Any = SimpleNamespace(embedding=embedding, decoder=decoder, config=LARGE)
     widths = LARGE.num_layers * LARGE.num_heads * (LARGE.d_k + LARGE.d_v)
     taken = search._positions_in_memory(model) * widths * 2
     assert taken == pytest.approx(total / 4, rel=1e-6)
