@@ -37,10 +37,12 @@ def variants(table: Table) -> dict[str, ModelConfig]:
 
 
 CONFIGS: dict[str, ModelConfig] = {}
-for each in (since, all_you_need, depths, norms):
+for each in (since, all_you_need, norms):
     for name, config in variants(each.TABLE).items():
         if config not in CONFIGS.values():  # such as the same in deeper stacks
             CONFIGS[name] = config
+# The others are one class with other numbers of layers.
+CONFIGS |= {name: variants(depths.TABLE)[name] for name in ("6-1", "2-9")}
 CONFIGS["base"] = SIZES
 MODERN = find_experiment("multi30k_modern").config.model.model
 CONFIGS["multi30k_modern"] = replace(SIZES, model=MODERN)
