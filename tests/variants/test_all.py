@@ -42,7 +42,7 @@ for each in (since, all_you_need, norms):
         if config not in CONFIGS.values():  # such as the same in deeper stacks
             CONFIGS[name] = config
 # The others are one class with other numbers of layers.
-CONFIGS |= {name: variants(depths.TABLE)[name] for name in ("6-1", "2-9")}
+CONFIGS.update({name: variants(depths.TABLE)[name] for name in ("6-1", "2-9")})
 CONFIGS["base"] = SIZES
 MODERN = find_experiment("multi30k_modern").config.model.model
 CONFIGS["multi30k_modern"] = replace(SIZES, model=MODERN)

@@ -105,8 +105,8 @@ def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
     table = {**TABLES, **documented_tables()}[found.table]
     scale = find_scale(table, found.scale)
     plan = settle_plan(_RESULTS / name, make_plan(table, scale, table.run_rows, (1,)))
-    as_it_was, as_it_is = (
-        {name: current(config).without_folders for name, config in each.configs.items()}
+    as_it_was, as_it_is = (  # of the rows that were collected
+        {row: current(each.configs[row]).without_folders for row in found.configs}
         for each in (found, plan)
     )
     assert as_it_is == as_it_was
