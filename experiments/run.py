@@ -118,12 +118,7 @@ def run(
         torch_threads(experiment.config.training.threads),
         closing(Display(directory)) as display,
     ):
-        result = load_result(directory)
-        if result is not None and limits.reached(result, experiment.config.training.max_steps):
-            check_text(directory, experiment.config.data.corpus)
-            result = _record_place(experiment, directory, result)
-            if (step := result.diverged_at) is not None:
-                raise NonFiniteError(f"it ended at step {step}, and would do so again", step)
+        if (result := _earlier_result(experiment, directory, limits)) is not None:
             return result
         data = _prepare(experiment, directory, display)
         with closing(Tracking(experiment, directory, log)) as tracking:
@@ -146,6 +141,22 @@ def run(
             tracking.summarise(result)
         if diverged is not None:
             raise diverged
+    return result
+
+
+def _earlier_result(experiment: Experiment, directory: Path, limits: Limits) -> Result | None:
+    """The result of a run that is at its end; None if something is left to do.
+
+    Raises:
+        NonFiniteError: if it ended as training diverged
+    """
+    result = load_result(directory)
+    if result is None or not limits.reached(result, experiment.config.training.max_steps):
+        return None
+    check_text(directory, experiment.config.data.corpus)
+    result = _record_place(experiment, directory, result)
+    if (step := result.diverged_at) is not None:
+        raise NonFiniteError(f"it ended at step {step}, and would do so again", step)
     return result
 
 

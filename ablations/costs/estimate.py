@@ -75,6 +75,20 @@ class TableCost:
     seconds_left: float
 
 
+def _places_here(threads: int | None, places: Places) -> tuple[int, int]:
+    """The devices of this machine that runs would take, and how many runs at once."""
+    here = places.here(threads)
+    gpus = {gpu for place in here for gpu in place.devices}
+    return len(gpus) or min(count_cores(), len(here) * places.devices_per_trial), len(here)
+
+
+def _places_on(devices: int | None, places: Places) -> tuple[int, int]:
+    """The same on so many devices, by default those of one run."""
+    ranks = places.devices_per_trial
+    count = devices or ranks
+    return count, places.workers or count // ranks * places.trials_per_device
+
+
 def plan_table(
     table: str, wanted: Wanted, *, device: str | None, devices: int | None, places: Places
 ) -> TableCost:
@@ -94,13 +108,9 @@ def plan_table(
     configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
     speed = _find_speed(device, finished, folder, configs)
     if device is None and devices is None:
-        here = places.here(plan.base.training.threads)
-        gpus = {gpu for place in here for gpu in place.devices}
-        at_once = len(here)
-        count = len(gpus) or min(count_cores(), at_once * ranks)
+        count, at_once = _places_here(plan.base.training.threads, places)
     else:
-        count = devices or ranks
-        at_once = places.workers or count // ranks * places.trials_per_device
+        count, at_once = _places_on(devices, places)
     at_once = min(len(plan.cells), at_once)
     sharing = max(1.0, at_once * ranks / count)
     # The times of finished runs have what they shared a device with.

@@ -88,15 +88,11 @@ class Desk:
         self.ledger = Ledger(root)
         table = _declare()
         plan = make_plan(table, self.scale, table.rows, BASE_SEEDS)
-        precision, threads = options.precision, options.threads
         if not (root / PLAN_FILE).exists() and (results := _committed(scale)) is not None:
             # Better the slower precision than ten trainings of a base.
-            theirs = load_plan(results).base
-            base = share_arithmetic(
-                plan.base, theirs, precision, threads or theirs.training.threads
-            )
+            base = share_arithmetic(plan.base, load_plan(results).base, None, None)
             plan = replace(plan, base=base)
-        self.plan = settle_plan(root, plan, precision, threads)
+        self.plan = settle_plan(root, plan)
         if (root / PLAN_FILE).exists():
             others = [each for each in load_plan(root).rows if each.name != BASE_ROW]
             self.plan = replace(self.plan, rows=(*self.plan.rows, *others))

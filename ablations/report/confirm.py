@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from ablations.folder import TableFolder
 from ablations.report.statistics import (
@@ -14,6 +15,7 @@ from ablations.report.statistics import (
     pool_within,
     t_quantile,
 )
+from ablations.tables.trainings import Training
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES, Measure, Result
 from transformer import formats
@@ -52,7 +54,8 @@ def check_confirmable(there: TableFolder, row: str) -> None:
 
 def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> Iterator[str]:
     """Say for each measure how the new runs of a row differ from the committed ones."""
-    old, new = _results(there, row), _results(here, row)
+    results = _results(there)
+    old, new = results[row], _results(here)[row]
     fresh = {seed: result for seed, result in new.items() if seed not in old}
     yield (
         f"{row} of {there.title}: {_seeds(fresh)} trained here, {_seeds(old)} in {there.path}"
@@ -64,15 +67,16 @@ def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> It
     if not fresh:
         return
     for name in there.plan.measures:
-        spread = _spread(there, row, name)
+        spread = _spread(results, there.trainings, row, name)
         yield from _compare(MEASURES[name], _values(old, name), _values(fresh, name), spread)
 
 
-def _results(folder: TableFolder, row: str) -> Results:
-    found: dict[int, Result] = {}
+def _results(folder: TableFolder) -> Mapping[str, Results]:
+    """The results of each row."""
+    found: dict[str, dict[int, Result]] = defaultdict(dict)
     for run in folder.runs():
-        if run.row == row and run.result is not None:
-            found[run.result.seed] = run.result
+        if run.result is not None:
+            found[run.row][run.result.seed] = run.result
     return found
 
 
@@ -98,18 +102,17 @@ def _by_digit(old: Result, new: Result, measures: tuple[str, ...]) -> str:
     return "other digits, though precision, device and versions are the same"
 
 
-def _spread(there: TableFolder, row: str, measure: str) -> Pool | None:
-    """The spread of runs of one row, over all rows of the committed table if they spread alike."""
-    rows: dict[str, dict[int, float]] = {}
-    trainings = {name: each for each in there.trainings for name in each.rows}
-    seen = {trainings[row]}  # its own training, then one row of each other
-    rows[row] = _values(_results(there, row), measure)
-    for other in there.plan.rows:
-        if other.published or other.name == row or trainings[other.name] in seen:
-            continue
-        seen.add(trainings[other.name])
-        rows[other.name] = _values(_results(there, other.name), measure)
-    return pool_within(rows)
+def _spread(
+    results: Mapping[str, Results], trainings: Sequence[Training], row: str, measure: str
+) -> Pool | None:
+    """The spread of runs of one row, over all rows of the committed table if they spread alike; of
+    rows of one training, one counts.
+    """
+    chosen = [row]
+    for training in trainings:
+        if row not in training.rows:
+            chosen += [name for name in training.rows if name in results][:1]
+    return pool_within({name: _values(results[name], measure) for name in chosen})
 
 
 def _compare(
