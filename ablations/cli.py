@@ -348,8 +348,7 @@ def confirm(
     from ablations.run import run_confirmation
 
     trust(*variant)
-    wanted = Wanted(seeds=seeds, directory=into)
-    return run_confirmation(directory, row, wanted, options)
+    return run_confirmation(directory, row, seeds, into, options)
 
 
 @command("wandb runs/table3-small --entity my-team")

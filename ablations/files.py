@@ -16,11 +16,13 @@ MARKDOWN_FILE = "report.md"
 HTML_FILE = "report.html"
 LATEX_FILE = "table.tex"
 CSV_FILE = "results.csv"
+STEP_TIMES_FILE = "step-times.json"
 FIGURES = "figures"
 CONFIRM = "confirm"  # the table in a search's directory that trains its best trials again
+TUNING = "tuning"  # the table in a tuned table's directory that tries its learning rates
 REPLACED = "replaced"  # the runs of a table that were trained anew since, as they were
 STUDY_FILE = "study.log"  # Optuna's journal of the trials, which optuna-dashboard reads
-_FOLDERS = (FIGURES, REPLACED, "wandb")
+_FOLDERS = (FIGURES, REPLACED, TUNING, "wandb")
 SHOWN = 200  # letters of a wrong name
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

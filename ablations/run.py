@@ -12,8 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ablations.files import CONFIRM, PLAN_FILE, REPLACED, SEARCH_FILE, check_free
+from ablations.files import CONFIRM, PLAN_FILE, REPLACED, SEARCH_FILE, TUNING, check_free
 from ablations.folder import SearchFolder, TableFolder
+from ablations.folder.table import tuned_plan
+from ablations.folder.tuning import choose, described, plan_candidates, still_to_try
 from ablations.report.confirm import check_confirmable, describe_confirmation
 from ablations.report.layout import print_page
 from ablations.report.report import write_report
@@ -33,7 +35,14 @@ from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds, select_rows
-from ablations.tables.plan import claim_plan, load_plan, refresh_plan, settle_plan, share_arithmetic
+from ablations.tables.plan import (
+    Plan,
+    claim_plan,
+    load_plan,
+    refresh_plan,
+    settle_plan,
+    share_arithmetic,
+)
 from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
 from experiments.devices import check_parts
@@ -57,15 +66,67 @@ def run_table(
     plan, root = wanted.plan(declared)
     plan = replace(plan, base=_with_compile(plan.base, options))
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
-    names = {str(cell) for cell in plan.cells}
     check_free(root, PLAN_FILE)
+    if plan.tune is None:
+        return _run_plan(plan, root, earlier, rows, options)
+    return _run_tuned(plan, root, earlier, rows, options)
+
+
+def _run_tuned(
+    plan: Plan, root: Path, earlier: Path | None, again: Sequence[str], options: Options
+) -> int:
+    """Try the learning rates of a tuned table, then train its rows at those chosen."""
+    tuning = within(root, TUNING)
+    is_tuned = earlier is not None and (earlier / TUNING / PLAN_FILE).exists()
+    # A table that is not tuned has the runs at a factor of 1.
+    tried = earlier / TUNING if earlier is not None and is_tuned else earlier
+    code, more = 0, set[str]()
+    while True:
+        candidates = plan_candidates(plan, more)
+        names = [row.name for row in candidates.rows if row.name.rpartition("-x")[0] in again]
+        code = max(code, _run_plan(candidates, tuning, tried, names, options))
+        if code > 1:
+            return code
+        chosen = choose(plan, TableFolder(tuning).runs())
+        if still_to_try(chosen) <= more:
+            break
+        more |= still_to_try(chosen)
+    for line in described(chosen):
+        _say(line)
+    if waiting := [row.name for row in plan.rows if row.seeds and row.name not in chosen]:
+        _say(f"not run, as not all of their learning rates were: {', '.join(waiting)}")
+        code = max(code, 1)
+    final = tuned_plan(plan, root)
+    if not final.cells:
+        return code
+    finished = earlier if is_tuned else tuning
+    return max(code, _run_plan(final, root, finished, again, options, all_seeds=False))
+
+
+def _run_plan(
+    plan: Plan,
+    root: Path,
+    earlier: Path | None,
+    rows: Sequence[str],
+    options: Options,
+    *,
+    all_seeds: bool = True,
+) -> int:
+    """Train what a plan lacks and report it; the exit code.
+
+    Args:
+        earlier: the directory whose finished runs to take
+        rows: whose stale runs are trained anew
+        all_seeds: of the earlier runs, not those of the plan alone
+    """
+    names = {str(cell) for cell in plan.cells}
     settled, runs = settle_plan(root, plan, options.precision, options.threads), None
     if earlier is not None:
         given = load_plan(earlier).base
         base = share_arithmetic(plan.base, given, options.precision, options.threads)
         plan = replace(plan, base=base)
         settled = settle_plan(root, plan)
-        runs = Earlier(earlier, settled)
+        runs = Earlier(earlier, settled, all_seeds=all_seeds)
         plan = runs.add_seeds(plan)
     # These may refuse it, before a directory is made.
     executor = find_executor(options, settled.base)
@@ -135,20 +196,22 @@ def run_search(
         return code
 
 
-def run_confirmation(committed: Path, row: str, wanted: Wanted, options: Options) -> int:
+def run_confirmation(
+    committed: Path, row: str, seeds: str, into: Path | None, options: Options
+) -> int:
     """Train a row of committed results again, and say how it differs; the exit code.
 
     Args:
-        wanted: its seeds and directory
+        seeds: such as 11-13
+        into: the directory of the new runs
     """
     there = TableFolder(committed)
     check_confirmable(there, row)
-    root = wanted.directory or Path("runs") / f"confirm-{there.plan.name}"
+    root = into or Path("runs") / f"confirm-{there.plan.name}"
     check_free(root, PLAN_FILE)
     if root.exists() and root.samefile(committed):
         raise InputError(f"--into is {root} itself: give the directory of other runs")
-    seeds = parse_seeds(wanted.seeds)
-    chosen = replace(there.plan.row(row), seeds=seeds)
+    chosen = replace(there.plan.row(row), seeds=parse_seeds(seeds))
     plan = replace(there.plan, rows=(chosen,), base=_with_compile(there.plan.base, options))
     names = [str(cell) for cell in plan.cells]
     if (root / PLAN_FILE).exists():  # which may confirm other rows too

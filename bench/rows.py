@@ -4,24 +4,51 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from ablations.tables.find import find_scale, load_table
 from ablations.tables.plan import make_plan
 from ablations.tables.scale import Scale
+from ablations.tables.step_times import StepTimes
 from ablations.tables.table import Table
-from bench.common import Figures, in_turn, lines_of, ratio_of
+from bench.common import Figures, Ratio, in_turn, lines_of, ratio_of
 from bench.workload import Workload, make_step
 from experiments.devices import default_device, device_name
+from experiments.records.provenance import commit
 from transformer.kernels.threads import torch_threads
 from transformer.training.method import make_module
 
 _WARM_UP_STEPS = 2
 
 
-def time_rows(table: Table, scale: Scale, turns: int) -> Figures:
-    """The time of a step of each row, on one thread, as a multiple of the base's, which is also
-    timed as a row to show the noise.
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """The milliseconds of a step of the base, and what the steps of each row are of that, in turn
+    and on one thread. The base is also timed as a row, to show the noise.
     """
+
+    device: str
+    base: float
+    ratios: Mapping[str, Ratio]
+
+    def figures(self) -> Figures:
+        """What is printed."""
+        return {
+            "device": self.device,
+            "ms_per_step_of_the_base": self.base,
+            "times_the_base": self.ratios,
+        }
+
+    def step_times(self, turns: int) -> StepTimes:
+        """What a table's directory keeps."""
+        medians = {row: ratio.median for row, ratio in self.ratios.items()}
+        return StepTimes(device=self.device, commit=commit(), turns=turns, ratios=medians)
+
+
+def time_rows(table: Table, scale: Scale, turns: int) -> RowTimes:
+    """Time steps of each row in turn with the base's."""
     plan, device = make_plan(table, scale, table.run_rows, (1,)), default_device()
     base = plan.base
     load = Workload(
@@ -35,13 +62,8 @@ def time_rows(table: Table, scale: Scale, turns: int) -> Figures:
         name = device_name()
         times = in_turn(load.batches(_WARM_UP_STEPS + turns, device), *steps, device=device)
     of_base, *of_rows = [each[_WARM_UP_STEPS:] for each in times]
-    return {
-        "device": name,
-        "ms_per_step_of_the_base": 1e3 * statistics.median(of_base),
-        "times_the_base": {
-            row: ratio_of(each, of_base) for row, each in zip(plan.configs, of_rows, strict=True)
-        },
-    }
+    ratios = {row: ratio_of(each, of_base) for row, each in zip(plan.configs, of_rows, strict=True)}
+    return RowTimes(name, 1e3 * statistics.median(of_base), ratios)
 
 
 if __name__ == "__main__":
@@ -49,8 +71,13 @@ if __name__ == "__main__":
     parser.add_argument("table", help="a name that ablations list prints, or a file")
     parser.add_argument("--scale", required=True)
     parser.add_argument("--turns", type=int, default=40, help="that are timed (default: 40)")
+    words = "also write them next to the runs of the table, for its report"
+    parser.add_argument("--into", type=Path, metavar="DIRECTORY", help=words)
     given = parser.parse_args()
     chosen = load_table(given.table)
     print(f"rows, {given.table}, {given.scale}")
-    for line in lines_of(time_rows(chosen, find_scale(chosen, given.scale), given.turns)):
+    times = time_rows(chosen, find_scale(chosen, given.scale), given.turns)
+    for line in lines_of(times.figures()):
         print(f"  {line}")
+    if given.into is not None:
+        times.step_times(given.turns).save(given.into)

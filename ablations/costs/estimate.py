@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ablations.costs.speed import (
     SCORING_SECONDS,
@@ -13,10 +14,14 @@ from ablations.costs.speed import (
     speed_of_runs,
     until_the_last,
 )
+from ablations.files import TUNING
 from ablations.folder import TableFolder
+from ablations.folder.table import tuned_plan
+from ablations.folder.tuning import plan_candidates
 from ablations.runs.options import Places, count_cores
 from ablations.runs.shared import has_training
-from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds
+from ablations.tables.find import Wanted, find_scale, load_table
+from ablations.tables.plan import Plan
 from ablations.tables.table import Cell
 from ablations.tables.trainings import trainings_of
 from ablations.tables.warn import stale_rows, warnings_of
@@ -52,7 +57,8 @@ class TableCost:
 
     ``settings`` are the scale's in words; ``basis`` says how the speed of the ``device`` is known.
     ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
-    ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
+    ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``. ``tuning``
+    is what it costs to choose the learning rates of a tuned table, which is not in these figures.
     """
 
     table: str
@@ -73,6 +79,7 @@ class TableCost:
     disk_bytes: int
     runs_left: int
     seconds_left: float
+    tuning: TableCost | None = None
 
 
 def _places_here(threads: int | None, places: Places) -> tuple[int, int]:
@@ -93,15 +100,37 @@ def plan_table(
     table: str, wanted: Wanted, *, device: str | None, devices: int | None, places: Places
 ) -> TableCost:
     """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
+    declared = load_table(table)
+    plan, root = wanted.plan(declared)
+    settings = tuple(find_scale(declared, wanted.scale).describe(declared.base))
+
+    def estimate(plan: Plan, root: Path) -> TableCost:
+        return _estimate(plan, root, settings, device, devices, places)
+
+    if plan.tune is None:
+        return estimate(plan, root)
+    tuning = estimate(plan_candidates(plan), root / TUNING)
+    chosen = {row.name: row for row in tuned_plan(plan, root).rows}
+    # Those that are not tuned yet will cost as much.
+    rows = tuple(replace(chosen[row.name], seeds=row.seeds) for row in plan.rows)
+    return replace(estimate(replace(tuned_plan(plan, root), rows=rows), root), tuning=tuning)
+
+
+def _estimate(
+    plan: Plan,
+    root: Path,
+    settings: tuple[str, ...],
+    device: str | None,
+    devices: int | None,
+    places: Places,
+) -> TableCost:
     ranks = places.devices_per_trial
     if devices is not None and ranks > devices:
         raise InputError(
             f"--devices-per-trial is {ranks}, but --devices is {devices}: raise --devices, or "
             "lower --devices-per-trial"
         )
-    declared = load_table(table)
-    plan, root = wanted.plan(declared)
-    seeds = parse_seeds(wanted.seeds)
+    seeds = tuple(sorted({seed for row in plan.rows for seed in row.seeds}))
     folder = open_planned(plan, root)
     runs = [] if folder is None else folder.look()
     finished = [run for run in runs if run.has_ended and run.result]
@@ -131,7 +160,7 @@ def plan_table(
         table=plan.title,
         scale=plan.scale,
         corpus=plan.base.data.corpus.name,
-        settings=tuple(find_scale(declared, wanted.scale).describe(declared.base)),
+        settings=settings,
         warnings=(*warnings, *work.warnings),
         seeds=seeds,
         device=speed.device,
@@ -251,6 +280,13 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
         cells = (parameters, flops, duration(row.seconds), memory, disk)
         yield f"{row.name:{width}}" + "".join(f" {cell:>13}" for cell in cells)
     yield ""
+    if (tuning := estimate.tuning) is not None:
+        left = duration(tuning.seconds_left)
+        yield (
+            f"before, to choose the learning rates: {counted(tuning.runs, 'run')}, "
+            f"{tuning.flops:.1e} FLOPs, {duration(tuning.seconds)} of wall-clock time, of which "
+            f"{left} are left"
+        )
     yield (
         f"total: {estimate.flops:.1e} FLOPs, {duration(estimate.seconds)} of wall-clock time, "
         f"{estimate.device_seconds / 3_600:,.1f} device hours"

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ablations.figures.curves import curve_of, draw_curves
-from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE
+from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE, TUNING
 from ablations.folder import SearchFolder, open_runs
 from ablations.report.layout import render
 from ablations.report.search import describe_trial, draw_search, shares_of_importance
@@ -36,13 +36,13 @@ _MOST_BYTES = 256_000_000  # of a report
 
 def find_directories(root: Path) -> Iterator[Path]:
     """``root`` if it is a table's or a search's directory, else those below it; after a search the
-    table that trains its best trials again.
+    table that trains its best trials again, after a tuned table that of its learning rates.
     """
     for folder, names, files in os.walk(root, followlinks=True):
         depth = len(Path(folder).relative_to(root).parts)
         if PLAN_FILE in files or SEARCH_FILE in files:
             yield Path(folder)
-            names[:] = [name for name in names if name == CONFIRM]
+            names[:] = [name for name in names if name in (CONFIRM, TUNING)]
         elif CONFIG_FILE in files or depth == _DEPTH:
             names.clear()  # a single run has many files, but none of ours
         names[:] = sorted(name for name in names if not name.startswith("."))

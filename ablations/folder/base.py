@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ablations.collect import add_runs
-from ablations.files import CONFIRM
+from ablations.files import CONFIRM, TUNING
 from ablations.tables.changes import Value
 from ablations.tables.trainings import Training
 from experiments.records.checksums import copied_files
@@ -149,7 +149,9 @@ class Folder(ABC):
 
     @property
     def parts(self) -> list[Folder]:
-        """Itself and, of a search, the table that trains its best trials again."""
+        """Itself; of a search also the table that trains its best trials again, and of a tuned
+        table that which tries its learning rates.
+        """
         return [self]
 
     def records(self) -> list[Record]:
@@ -191,9 +193,9 @@ def copy_run(run: Run, target: Path) -> None:
 
 
 def collection_of(path: Path) -> Collection:
-    """The runs of a folder that are lines; those of the table in a search's folder are lines of the
-    search.
+    """The runs of a folder that are lines; those of a table within another folder, as of a search,
+    are lines of that.
     """
-    if path.name == CONFIRM and (path.parent / RUNS_FILE).is_file():
-        return Collection(path.parent, below=f"{CONFIRM}/")
+    if path.name in (CONFIRM, TUNING) and (path.parent / RUNS_FILE).is_file():
+        return Collection(path.parent, below=f"{path.name}/")
     return Collection(path)

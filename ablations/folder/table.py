@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from ablations.files import PLAN_FILE, REPLACED, check_free
+from ablations.files import PLAN_FILE, REPLACED, TUNING, check_free
 from ablations.folder.base import Folder, Record
+from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
 from ablations.tables.plan import (
     Plan,
@@ -19,6 +20,7 @@ from ablations.tables.plan import (
     settle_plan,
     with_current_sources,
 )
+from ablations.tables.step_times import StepTimes, load_step_times
 from ablations.tables.table import Cell
 from experiments.records.line import RUNS_FILE
 from experiments.records.ownership import changed_settings
@@ -27,6 +29,7 @@ from experiments.records.result import RESULT_FILE
 from experiments.records.run import Run, attempt_number
 from transformer.config import Config, override
 from transformer.errors import InputError
+from transformer.files import within
 
 
 class TableFolder(Folder):
@@ -45,6 +48,27 @@ class TableFolder(Folder):
         self.title = f"{self.plan.table} at scale {self.plan.scale}"
         self.labels = {"table": self.plan.table, "scale": self.plan.scale}
         self.configs, self.trainings = self.plan.configs, self.plan.trainings
+
+    @property
+    def tuning(self) -> TableFolder | None:
+        """The table that tries the learning rates, of a tuned one."""
+        path = within(self.path, TUNING)
+        is_there = self.plan.tune is not None and (path / PLAN_FILE).is_file()
+        return TableFolder(path) if is_there else None
+
+    @property
+    def parts(self) -> list[Folder]:
+        return [self] if self.tuning is None else [self, self.tuning]
+
+    @property
+    def step_times(self) -> StepTimes | None:
+        """The time of a step of each row, if it was measured."""
+        return load_step_times(self.path)
+
+    @cached_property
+    def tuned(self) -> Mapping[str, Tuned]:
+        """The learning rates that were chosen, by row; empty for a table that is not tuned."""
+        return {} if self.tuning is None else choose(self.plan, self.tuning.runs())
 
     def only(self, rows: Set[str]) -> TableFolder:
         """The same with no other rows than these."""
@@ -103,10 +127,16 @@ class TableFolder(Folder):
             plan = replace(plan, rows=tuple((there | ours).values()))
             _refuse_stale(into, settle_plan(into, plan), finished.keys())
         claim_plan(into, plan)
+        if self.step_times is not None:
+            self.step_times.save(into)
         there = TableFolder(into)
         stale = {run.name for run in there.look() if run.state == RunState.STALE}
         new = there.without_begun(finished)
-        return new | {name: finished[name] for name in stale & finished.keys()}
+        found = new | {name: finished[name] for name in stale & finished.keys()}
+        if self.tuning is not None:
+            tried = self.tuning._share(within(into, TUNING))
+            found |= {f"{TUNING}/{name}": run for name, run in tried.items()}
+        return found
 
     def commit(self, name: str) -> str:
         """The commit of a run that ended, stale or not."""
@@ -120,7 +150,7 @@ class TableFolder(Folder):
         names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
         planned = {str(cell) for cell in load_plan(self.path).cells}
         others = [name for name in (*names, *self.collection.lines) if name not in planned]
-        return [name for name in others if not name.startswith(f"{REPLACED}/")]
+        return [name for name in others if not name.startswith((f"{REPLACED}/", f"{TUNING}/"))]
 
     @property
     def finished_at(self) -> float:
@@ -138,6 +168,17 @@ class TableFolder(Folder):
         """The settings of each row that the table shows."""
         shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
         return {row: {name: each.get(name) for name in shown} for row, each in found.items()}
+
+
+def tuned_plan(plan: Plan, root: Path) -> Plan:
+    """A tuned table's plan with the learning rates chosen by the runs in its folder ``root``."""
+    tuning = within(root, TUNING)
+    if not (tuning / PLAN_FILE).is_file():
+        return plan
+    folder = TableFolder(tuning)
+    shared = folder.plan.base.training
+    base = override(plan.base, precision=shared.precision, threads=shared.threads)
+    return with_chosen(replace(plan, base=base), choose(plan, folder.runs()))
 
 
 def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:

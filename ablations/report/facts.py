@@ -65,6 +65,8 @@ def facts(table: TableNumbers) -> Iterator[tuple[str, str]]:
         yield "base", ", ".join(f"{title} {base[name]}" for name, title in sizes)
     yield from facts_of_base(plan.base)
     yield from facts_of_results(table.results, table.trained)
+    if (times := table.step_times) is not None:
+        yield "step times", f"{times.device}, {times.turns} steps of each row, {times.commit[:10]}"
 
 
 def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ablations.folder import TableFolder
 from ablations.folder.base import Record
 from ablations.report.scores import Score, make_score
-from ablations.report.speed_up import SPEED_MEASURE, SpeedUp, mean_curve, speed_up
+from ablations.report.speed_up import SPEED_MEASURE, Speed, SpeedUp, mean_curve, speed_up
 from ablations.report.statistics import (
     Estimate,
     Pool,
@@ -21,6 +21,7 @@ from ablations.report.statistics import (
 )
 from ablations.tables.changes import COLUMNS, Value
 from ablations.tables.plan import Plan, PlannedRow
+from ablations.tables.step_times import StepTimes
 from ablations.tables.table import Reported
 from ablations.tables.trainings import Training, is_equal_by_construction
 from experiments.records.result import MEASURES, Measure, Result
@@ -89,7 +90,7 @@ class TableNumbers:
     ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are columns: what
     rows change and, next to the paper, all of Table 3; ``shown`` are those of any row of the plan.
     ``pools`` are the pooled spreads by measure, and ``speed_ups`` those of rows with a validation
-    curve to compare with the base's.
+    curve to compare with the base's. ``step_times`` are None if they were not measured.
     """
 
     plan: Plan
@@ -102,6 +103,13 @@ class TableNumbers:
     shown: Sequence[str]
     pools: Mapping[str, Pool]
     speed_ups: Mapping[str, SpeedUp]
+    step_times: StepTimes | None = None
+
+    def speed_up_in_time(self, row: str) -> Speed | None:
+        """The speed-up of a row in time: that in steps over what its step takes of the base's."""
+        speed = self.speed_ups.get(row)
+        ratio = self.step_times and self.step_times.ratios.get(row)
+        return None if speed is None or ratio is None else speed.mean / ratio
 
     @property
     def shared(self) -> list[list[str]]:
@@ -130,16 +138,13 @@ class TableNumbers:
         """A flat record for each row and measure, with the ends of the 95 % intervals; None where
         something is unknown.
         """
-        return [
-            _record(row, measure, self.speed_ups.get(row.name))
-            for row in self.rows
-            for measure in self.measures
-        ]
+        return [_record(row, measure, self) for row in self.rows for measure in self.measures]
 
 
-def _record(row: RowNumbers, measure: Measure, speed: SpeedUp | None) -> Record:
-    if measure.name != SPEED_MEASURE:
-        speed = None
+def _record(row: RowNumbers, measure: Measure, table: TableNumbers) -> Record:
+    speed, in_time = None, None
+    if measure.name == SPEED_MEASURE:
+        speed, in_time = table.speed_ups.get(row.name), table.speed_up_in_time(row.name)
     slowest, fastest = speed.interval if speed and speed.interval else (None, None)
     score = row.scores[measure.name]
     ours, difference = score.ours, score.difference
@@ -163,6 +168,7 @@ def _record(row: RowNumbers, measure: Measure, speed: SpeedUp | None) -> Record:
         "speed_up": speed.mean.known if speed else None,
         "speed_up_low": slowest.known if slowest else None,
         "speed_up_high": fastest.known if fastest else None,
+        "speed_up_in_time": in_time.known if in_time else None,
     }
 
 
@@ -200,6 +206,7 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
         shown=shown,
         pools=pools,
         speed_ups=_speed_ups(rows, base, folder.configs),
+        step_times=folder.step_times,
     )
 
 

@@ -19,6 +19,7 @@ from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import problems, results_grid
 from ablations.report.seeds import seeds_grid, verdicts
+from ablations.report.tuning import tuning_grid
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.progress import printable
 from experiments.records.source import source_warnings
@@ -58,6 +59,7 @@ def write_report(folder: TableFolder) -> str:
         "diverged": list(shares_of_diverged(table)),
         "seeds": seeds_grid(table),
         "verdicts": list(verdicts(table)),
+        "tuning": tuning_grid(table, folder),
         "cost": cost_grid(table),
         "facts": list(facts(table)),
         "table": table,  # for the notes

@@ -141,6 +141,9 @@ def _speed_ups(table: TableNumbers, measure: Measure) -> Iterator[Column]:
             text += NOISE
         cells.append(text)
     yield Column("speed-up", cells, measure.short, optional=1)
+    in_time = [table.speed_up_in_time(row.name) for row in table.rows]
+    times = ["" if speed is None else str(speed) for speed in in_time]
+    yield Column("in time", times, measure.short, optional=1)
 
 
 def _mean(value: Estimate | None, digits: int) -> str:

@@ -32,6 +32,9 @@ class Speed:
         """The value, if it is no bound."""
         return None if self.bound else self.value
 
+    def __truediv__(self, ratio: float) -> Speed:
+        return Speed(self.value / ratio, self.bound)
+
     def __str__(self) -> str:
         if self.bound:
             return f"{self.bound} {self.value:.3g}"

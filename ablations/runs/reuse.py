@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ablations.collect import rename_runs
-from ablations.files import REPLACED
+from ablations.files import REPLACED, TUNING
 from ablations.folder import TableFolder
 from ablations.folder.base import copy_run
 from ablations.runs.attempts import is_elsewhere, next_replaced
@@ -51,16 +51,21 @@ def with_seeds_of(plan: Plan, cells: Iterable[Cell]) -> Plan:
 class Earlier:
     """The finished runs of the folder ``path`` that a ``plan`` would repeat.
 
+    Args:
+        all_seeds: also with seeds that the plan does not have
+
     Raises:
         InputError: if it has finished runs, and none of them is equal to one of the plan.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: Plan, *, all_seeds: bool = True) -> None:
         self.path = path
         finished = [run for run in TableFolder(path).runs() if run.result is not None]
         self._equal = find_equal(plan, finished)
         if finished and not self._equal:
             raise InputError(f"{path} has no run of this table: {_difference(plan, finished[0])}")
+        if not all_seeds:
+            self._equal = {cell: self._equal[cell] for cell in plan.cells if cell in self._equal}
 
     def add_seeds(self, plan: Plan) -> Plan:
         """``plan`` with the seeds of these runs too."""
@@ -114,7 +119,7 @@ def _unplanned(folder: TableFolder) -> Iterator[Run]:
     names = {f"{path.parent.name}/{path.name.partition('.attempt-')[0]}" for path in paths}
     lines = folder.collection.lines
     for name in sorted((names | lines.keys()) - {*folder.names}):
-        if name.startswith(f"{REPLACED}/"):
+        if name.startswith((f"{REPLACED}/", f"{TUNING}/")):
             continue
         if name in names:  # a folder goes before a line
             yield read_run(within(folder.path, name), name)

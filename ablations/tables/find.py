@@ -19,6 +19,7 @@ from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
 from ablations.tables.since import TABLE as SINCE
+from ablations.tables.since import TUNED as SINCE_TUNED
 from ablations.tables.table import Declaration, Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
@@ -31,7 +32,7 @@ from transformer.python_files import load_file
 
 _MOST_SEEDS = 1_000  # a longer range is taken for a typing error
 _ALL = (
-    *(TABLE2, TABLE3, TABLE4, SINCE, DECODING),
+    *(TABLE2, TABLE3, TABLE4, SINCE, SINCE_TUNED, DECODING),
     *(ALL_YOU_NEED, DEPTHS, NORMS, NORMS_EARLY, OPTIMIZERS),
 )
 TABLES = {table.name: table for table in _ALL}
@@ -48,8 +49,8 @@ class Wanted:
     scale: str | None = None
     """what the sizes become; list prints them"""
 
-    seeds: str = "1"
-    """such as 1-3,7: each row is trained once with each"""
+    seeds: str | None = None
+    """such as 1-3,7: each row is trained once with each [default: 1; of a tuned table its own]"""
 
     rows: str | None = None
     """such as base,A-h1: only these [default: all]"""
@@ -57,10 +58,19 @@ class Wanted:
     directory: Path | None = None
     """of the runs [default: runs/TABLE-SCALE]"""
 
+    def seeds_of(self, table: Table) -> tuple[int, ...]:
+        """The seeds, or those by default."""
+        if self.seeds is None:
+            return (1,) if table.tune is None else table.tune.seeds
+        seeds = parse_seeds(self.seeds)
+        if table.tune is not None:
+            table.tune.check(seeds)
+        return seeds
+
     def plan(self, table: Table) -> tuple[Plan, Path]:
         """The plan of these runs of ``table``, and their directory."""
         rows = select_rows(table, self.rows)
-        seeds = parse_seeds(self.seeds)
+        seeds = self.seeds_of(table)
         if len(rows) * len(seeds) > MOST:
             raise InputError(f"{len(rows)} rows with {len(seeds):,} seeds are over {MOST:,} runs")
         plan = make_plan(table, find_scale(table, self.scale), rows, seeds)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from ablations.tables.claims import claim
 from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
+from ablations.tables.tune import Tune
 
 # fmt: off
 ROWS = (
@@ -42,4 +43,4 @@ ROWS = (
 )
 # fmt: on
 
-TABLE = Table(name="optimizers", title="Optimizers since 2017", base=BASE, rows=ROWS)
+TABLE = Table(name="optimizers", title="Optimizers since 2017", base=BASE, rows=ROWS, tune=Tune())

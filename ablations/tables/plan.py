@@ -16,6 +16,7 @@ from ablations.tables.changes import COLUMNS, Value, columns, with_changes
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
 from ablations.tables.trainings import Training, check_checkpoints, trainings_of
+from ablations.tables.tune import Tune
 from experiments.devices import MOST, faster_precision
 from experiments.records.experiment import Experiment
 from experiments.records.result import MEASURES
@@ -83,7 +84,8 @@ class PlannedRow(Row):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan(Divisors):
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``measures`` are the scores that the table compares, and ``decoding_speed`` is the table's.
+    ``measures`` are the scores that the table compares, ``decoding_speed`` and ``tune`` are the
+    table's.
     """
 
     table: str
@@ -93,6 +95,7 @@ class Plan(Divisors):
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
     decoding_speed: bool = False
+    tune: Tune | None = None
 
     def __post_init__(self) -> None:
         corpus = self.base.data.corpus
@@ -209,6 +212,7 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         rows=tuple(plan_row(row) for row in table.rows),
         measures=table.measures,
         decoding_speed=table.decoding_speed,
+        tune=table.tune,
     )
     if base.data.corpus.test is None and len(plan.valid_measures) < len(plan.measures):
         raise InputError(f"table {table.name!r} measures a test set, which its corpus has not")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ablations.tables.claims import claim
 from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
+from ablations.tables.tune import Tune
 
 # What others found is that of Narang et al. 2021, table 1, who tried many, or of the source named.
 # fmt: off
@@ -34,3 +37,5 @@ ROWS = (
 # fmt: on
 
 TABLE = Table(name="since", title="Changes to the Transformer since 2017", base=BASE, rows=ROWS)
+# Each change with a learning rate of its own.
+TUNED = replace(TABLE, name="since-tuned", title=f"{TABLE.title}, tuned", tune=Tune())

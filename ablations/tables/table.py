@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ablations.files import check_name
 from ablations.tables.changes import CHANGES, Changes, Value, check_change, class_changes
 from ablations.tables.scale import Scale
+from ablations.tables.tune import Tune
 from transformer.config import Config
 from transformer.errors import InputError
 
@@ -125,6 +126,7 @@ class Table(Declaration):
 
     ``measures`` are the scores that it compares, as ``experiments.records.result`` names them.
     ``decoding_speed`` says whether its report has a column of sentences decoded per second.
+    ``tune`` is the rule by which rows get their learning rates; None leaves them as declared.
 
     Raises:
         InputError: if there is no row to run, or two rows share a name
@@ -133,6 +135,7 @@ class Table(Declaration):
     rows: tuple[Row, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
     decoding_speed: bool = False
+    tune: Tune | None = None
 
     def __post_init__(self) -> None:
         check_name("table", self.name)

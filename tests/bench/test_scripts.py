@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ablations.tables.step_times import load_step_times
 from bench import common, decode, train
 from bench.common import SIZES, Figures
 from bench.decode import measure_decoding
@@ -49,9 +50,11 @@ def test_each_script_measures_something(
         common.run(measure, turns=40)
         assert capsys.readouterr().out.startswith(f"{name}, tiny, multi30k, ")
         assert json.loads(output.read_text("utf-8"))[name]
-    assert [*time_rows(SMALL_TABLE, TINY, 3)["times_the_base"]] == [
-        row.name for row in SMALL_TABLE.rows
-    ]
+    times = time_rows(SMALL_TABLE, TINY, 3)
+    assert [*times.ratios] == [row.name for row in SMALL_TABLE.rows]
+    times.step_times(3).save(tmp_path)
+    found = load_step_times(tmp_path)
+    assert found and found.ratios == {row: each.median for row, each in times.ratios.items()}
     source, target = zip(*number_pairs(101, seed=5), strict=True)
     assert measure_preparation(source, target, 211, vocab_size=67)["pairs_per_second"] > 0
     measure_driver(runs=1, places=20, seconds=0.0)

@@ -13,9 +13,11 @@ from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.speed_up import Curve, Speed, ends_at_last_step, speed_up
 from ablations.report.statistics import Estimate
+from ablations.tables.step_times import StepTimes, load_step_times
 from ablations.tables.table import Cell
 from tests.ablations.report.samples import SIGNS, fill
 from tests.ablations.samples import leave_curve
+from transformer.errors import InputError
 
 # A base, and a row that is twice as fast: its perplexities are those of the base at twice the step.
 BASE = {10: 32.0, 20: 16.0, 40: 8.0, 80: 4.0}
@@ -117,6 +119,26 @@ def test_a_report_has_it_next_to_the_difference_in_perplexity(tmp_path: Path) ->
     assert isinstance(low, float) and isinstance(high, float) and low < 2 < high
     of_bleu = [x["speed_up"] for x in records if x["measure"] == "bleu"]
     assert of_bleu == [None] * len(of_bleu)
+
+
+def test_speed_up_in_time_needs_measured_steps(tmp_path: Path) -> None:
+    folder = fill_curves(tmp_path)
+    assert compute_numbers(folder).speed_up_in_time("agrees") is None
+    times = StepTimes(device="a Xeon", commit="0123abc", turns=30, ratios={"agrees": 1.6})
+    times.save(tmp_path)
+    [of_row] = [
+        record
+        for record in compute_numbers(folder).records()
+        if (record["row"], record["measure"]) == ("agrees", "perplexity")
+    ]
+    assert of_row["speed_up_in_time"] == pytest.approx(2.0 / 1.6, abs=1e-3)
+    write_report(folder)
+    page = (tmp_path / "report.md").read_text()
+    assert "PPL in time" in page and "a Xeon, 30 steps of each row, 0123abc" in page
+    folder.collect(tmp_path / "results")
+    assert load_step_times(tmp_path / "results") == times
+    with pytest.raises(InputError, match=r"step time of row 'x' is 0\.0 times"):
+        StepTimes(device="a Xeon", commit="0123abc", turns=30, ratios={"x": 0.0})
 
 
 def test_curves_of_weights_that_were_not_scored_are_not_compared(tmp_path: Path) -> None:

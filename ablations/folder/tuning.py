@@ -1,0 +1,134 @@
+"""The learning rates that the rows of a table are tuned to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from ablations.tables.plan import Plan, PlannedRow
+from ablations.tables.tune import Tune
+from experiments.records.run import Run
+from transformer.config import override
+from transformer.formats import MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The final perplexity of a row by factor of its learning rate, infinite where it diverged."""
+
+    tune: Tune
+    perplexities: Mapping[float, float]
+
+    @property
+    def factor(self) -> float:
+        """The best factor; of equal ones that nearest to 1."""
+        return min(self.perplexities, key=lambda x: (self.perplexities[x], abs(math.log(x))))
+
+    @property
+    def is_at_edge(self) -> bool:
+        """Whether the best of the declared factors is the first or the last."""
+        return not self.tune.factors[0] < self.factor < self.tune.factors[-1]
+
+    @property
+    def beyond(self) -> float | None:
+        """The factor that is still to be tried, if the best one is at an edge."""
+        below, above = self.tune.beyond
+        found = below if self.factor <= self.tune.factors[0] else above
+        return found if self.is_at_edge and found not in self.perplexities else None
+
+
+def candidate(row: str, factor: float) -> str:
+    """The name of the row that trains another one at this factor of its learning rate."""
+    return f"{row}-x{factor:g}"
+
+
+def plan_candidates(plan: Plan, beyond: Set[str] = frozenset()) -> Plan:
+    """The table that trains the rows to be run of a tuned one at each factor.
+
+    Args:
+        beyond: the candidates at factors beyond the declared ones that are trained too
+    """
+    assert plan.tune is not None
+    rows: list[PlannedRow] = []
+    for row in plan.rows:
+        if row.published:
+            continue
+        for factor in sorted({*plan.tune.factors, *plan.tune.beyond}):
+            name = candidate(row.name, factor)
+            is_trained = bool(row.seeds) and (factor in plan.tune.factors or name in beyond)
+            changed = row if factor == 1.0 else _at(row, _rate(plan, row) * factor)
+            seeds = (plan.tune.seed,) if is_trained else ()
+            rows.append(replace(changed, name=name, seeds=seeds))
+    title = f"{plan.title}: learning rates"
+    return replace(plan, table=f"{plan.table}-tuning", title=title, rows=tuple(rows), tune=None)
+
+
+def choose(plan: Plan, candidates: Iterable[Run]) -> dict[str, Tuned]:
+    """The rows of a tuned table whose candidates have all finished, by name.
+
+    Only the seed that chooses counts: candidates may have others, taken from another table.
+    """
+    assert plan.tune is not None
+    runs = {run.row: run for run in candidates if run.seed == plan.tune.seed}
+    chosen: dict[str, Tuned] = {}
+    for row in plan.rows:
+        perplexities: dict[float, float] = {}
+        is_complete = True
+        for factor in sorted({*plan.tune.factors, *plan.tune.beyond}):
+            run = runs.get(candidate(row.name, factor))
+            if run is not None and run.result is not None:
+                diverged = run.result.has_diverged
+                perplexities[factor] = math.inf if diverged else run.result.perplexity
+            elif run is not None or factor in plan.tune.factors:
+                is_complete = False
+        if is_complete:
+            chosen[row.name] = Tuned(plan.tune, perplexities)
+    return chosen
+
+
+def still_to_try(chosen: Mapping[str, Tuned]) -> set[str]:
+    """The candidates beyond the declared factors that some rows need."""
+    return {candidate(row, x.beyond) for row, x in chosen.items() if x.beyond is not None}
+
+
+def with_chosen(plan: Plan, chosen: Mapping[str, Tuned]) -> Plan:
+    """A tuned table with the learning rates that are chosen; its other rows are not run yet."""
+    base = plan.base
+    rows: list[PlannedRow] = []
+    for row in plan.rows:
+        found = chosen.get(row.name)
+        if found is None:
+            rows.append(replace(row, seeds=()))
+            continue
+        rate = _rate(plan, row) * found.factor
+        if row.is_base:
+            base = override(base, learning_rate_factor=rate)
+            rows.append(row)
+        else:
+            rows.append(_at(row, rate))
+    return replace(plan, base=base, rows=tuple(rows))
+
+
+def _rate(plan: Plan, row: PlannedRow) -> float:
+    """The learning-rate factor that a row has by its declaration."""
+    return row.configure(plan.base).training.learning_rate_factor
+
+
+def _at(row: PlannedRow, rate: float) -> PlannedRow:
+    """The row with this learning-rate factor, whatever the base has."""
+    rate_alone = {"learning_rate_factor": rate}
+    return replace(row, changes={**row.changes, **rate_alone}, scaled={**row.scaled, **rate_alone})
+
+
+def described(chosen: Mapping[str, Tuned]) -> list[str]:
+    """A line for each row: the factor of its learning rate, and the perplexities by factor."""
+    lines: list[str] = []
+    for row, tuned in chosen.items():
+        by_factor = [
+            f"x{factor:g} {value:.3f}" if math.isfinite(value) else f"x{factor:g} {MISSING}"
+            for factor, value in tuned.perplexities.items()
+        ]
+        edge = ", at the edge" if tuned.is_at_edge else ""
+        lines.append(f"{row}: x{tuned.factor:g}{edge} ({', '.join(by_factor)})")
+    return lines

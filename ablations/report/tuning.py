@@ -1,0 +1,84 @@
+"""How the learning rates of a tuned table were chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ablations.folder import TableFolder
+from ablations.folder.tuning import Tuned, candidate
+from ablations.report.grid import Column, Grid
+from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
+from ablations.report.results import NOISE, SAME
+from ablations.report.scores import Score
+from experiments.records.result import MEASURES
+from transformer import formats
+
+_MEASURE = MEASURES["perplexity"]
+_EDGE = "*"  # marks a factor next to which one more was tried
+
+
+def tuning_grid(table: TableNumbers, folder: TableFolder) -> Grid:
+    """The perplexity of each row at each factor of its learning rate, the factor that is chosen,
+    how many factors reach the tuned base, and the difference from the base without and with tuning;
+    empty for a table that is not tuned.
+    """
+    tuned, tuning = folder.tuned, folder.tuning
+    rows = [row for row in table.rows if row.name in tuned]
+    if tuning is None or not rows:
+        return Grid([])
+    # These have no changes of their learning rate, and their base has none at all.
+    as_declared = compute_numbers(tuning.only({candidate(row, 1.0) for row in tuned}))
+    untuned = {row.name: row for row in as_declared.rows}
+    columns = [Column("row", [row.name for row in rows])]
+    factors = sorted({factor for each in tuned.values() for factor in each.perplexities})
+    for factor in factors:
+        cells = [_perplexity(tuned[row.name], factor) for row in rows]
+        columns.append(Column(f"\N{MULTIPLICATION SIGN} {factor:g}", cells, _MEASURE.short))
+    chosen = [_factor(tuned[row.name]) for row in rows]
+    columns.append(Column("factor", chosen))
+    columns.append(Column("reach the base", _reach(rows, tuned, table.base)))
+    before = [_difference(untuned.get(candidate(row.name, 1.0))) for row in rows]
+    after = [_difference(row) for row in rows]
+    columns.append(Column("Δ untuned", before, _MEASURE.short))
+    columns.append(Column("Δ tuned", after, _MEASURE.short))
+    return Grid(columns)
+
+
+def _perplexity(tuned: Tuned, factor: float) -> str:
+    value = tuned.perplexities.get(factor)
+    if value is None:
+        return ""
+    return formats.number(value, _MEASURE.digits) if math.isfinite(value) else "diverged"
+
+
+def _factor(tuned: Tuned) -> str:
+    return f"{tuned.factor:g}{_EDGE if tuned.is_at_edge else ''}"
+
+
+def _reach(
+    rows: list[RowNumbers], tuned: Mapping[str, Tuned], base: RowNumbers | None
+) -> list[str]:
+    """How many factors of each row end below the mean perplexity of the tuned base."""
+    ours = base and base.scores[_MEASURE.name].ours
+    if not ours:
+        return [""] * len(rows)
+    cells: list[str] = []
+    for row in rows:
+        perplexities = tuned[row.name].perplexities.values()
+        reached = sum(value <= ours.mean for value in perplexities)
+        cells.append(f"{reached} of {len(perplexities)}")
+    return cells
+
+
+def _difference(row: RowNumbers | None) -> str:
+    """The difference from the base, marked if it is within noise."""
+    if row is None or row.is_base:
+        return ""
+    score: Score = row.scores[_MEASURE.name]
+    if score.difference is None:
+        return formats.MISSING
+    if score.is_equal:
+        return SAME
+    text = formats.difference(score.difference.mean, _MEASURE.digits)
+    return f"{text}{NOISE}" if score.difference.within_noise else text
