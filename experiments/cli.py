@@ -160,7 +160,7 @@ def train(
         seed: of all random choices [default: the experiment's]
         settings: FIELD=VALUE changes a field of transformer/config.py; may be repeated
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
-        accumulate: parts of a step, to save memory
+        accumulate: gradient-accumulation steps
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
     """
     trust(*variant)

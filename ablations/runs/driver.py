@@ -33,9 +33,9 @@ _PRUNE_SECONDS = 0.5
 class Executor(Protocol):
     """Carries out attempts by :func:`ablations.runs.supervise.supervise`.
 
-    ``places`` are all that there are now, used or free; a cluster's change. ``ended`` are the
-    attempts that have ended since the last call, with the names of their runs. ``stop`` ends all
-    attempts; ``close`` waits for them and frees what the executor holds. ``where`` is for users.
+    ``places`` are all slots, free or busy; on a cluster the list changes over time. ``ended`` are
+    the attempts that have ended since the last call, with the names of their runs. ``stop`` ends
+    all attempts; ``close`` waits for them and frees what the executor holds. ``where`` is printed.
     """
 
     where: str

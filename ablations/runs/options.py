@@ -68,7 +68,7 @@ class Options(Places):
     """the runs of this driver; an option of ``run`` alone"""
 
     accumulate: Annotated[int, AT_LEAST_ONE] = 1
-    """parts of a step, to save memory"""
+    """gradient-accumulation steps"""
 
     retries: Annotated[int, Parameter(validator=Number(gte=0))] = 2
     """of a run that failed"""
@@ -78,7 +78,7 @@ class Options(Places):
 
     # These change the rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None
-    """of products [default: as in earlier runs, or bf16 if it is faster here]"""
+    """matmul precision [default: that of earlier runs, else bf16 where it is faster]"""
 
     threads: Annotated[int | None, AT_LEAST_ONE] = None
     """CPU threads of a run [default: as before, or 1]"""

@@ -49,7 +49,7 @@ _LOG_LINES = 10
 
 
 class Wish(IntEnum):
-    """What an attempt is to do, by the driver's wish."""
+    """What the driver asks of an attempt."""
 
     CONTINUE = 0
     STOP = 1  # after a checkpoint

@@ -33,8 +33,8 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
 class RunState(StrEnum):
     """The state of a run, as ``progress.json`` and ``status --json`` spell it.
 
-    A process writes those from ``PREPARE`` to ``DONE`` while it works. Those that follow, up to
-    ``FAILED``, are of runs of a table or a search that ended otherwise; all others are not written.
+    A running process writes ``PREPARE`` to ``DONE``. ``STOPPED`` to ``FAILED`` record how runs of a
+    table or a search ended otherwise; the rest exist only in ``status``.
     """
 
     WAITING = "waiting"
