@@ -31,7 +31,9 @@ from transformer.training.optimizer import make_adam
 from transformer.variant import build, class_name, variant_name
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCKS = {
     page.stem: re.findall(r"```(\w*)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
     for page in PAGES
@@ -43,17 +45,48 @@ COMMANDS = [
     for line in block.splitlines()
     if line
 ]
-LINKS = [
-    (page, link)
-    for page in (*PAGES, ROOT / "experiments" / "results" / "HISTORY.md")
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
-    if not link.startswith("http")
-]
+LINKING = (*PAGES, ROOT / "experiments" / "results" / "HISTORY.md")
 
 
-@pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: str(value).rpartition("/")[2])
-def test_each_link_leads_somewhere(page: Path, link: str) -> None:
-    assert (page.parent / link).exists()
+def test_no_two_pages_have_one_name() -> None:
+    assert len(BLOCKS) == len(PAGES)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.stem)
+def test_each_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+        if link.startswith("http"):
+            continue
+        place, _, anchor = link.partition("#")
+        target = page.parent / place if place else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of the headings of a page, as GitHub and MkDocs make them."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in headings]
+    return {re.sub(r"\s+", "-", each) for each in words}
+
+
+def test_each_finding_is_in_the_index_and_each_page_in_the_site() -> None:
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (RESULTS / "index.md").read_text("utf-8")))
+    assert listed | {"index.md"} == {page.name for page in RESULTS.glob("*.md")}
+    site = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert not [page for page in PAGES if page.relative_to(ROOT).as_posix() not in site]
+
+
+FINDINGS = [page for page in sorted(RESULTS.glob("*.md")) if page.stem != "index"]
+
+
+@pytest.mark.parametrize("page", FINDINGS, ids=lambda page: page.stem)
+def test_each_finding_has_a_question_a_claim_a_verdict_and_a_command(page: Path) -> None:
+    heads = re.findall(r"^\| ([A-Z]\w+)[^|]* \| .+ \|$", page.read_text("utf-8"), re.MULTILINE)
+    assert heads[:3] == ["Question", "Published", "Ours"] and "Verdict" in heads
+    assert "Command" in heads or any(not language for language, _ in BLOCKS[page.stem])
 
 
 def snippet(word: str, *pages: str) -> str:
@@ -77,7 +110,7 @@ def test_the_table_shows_the_committed_results() -> None:
         [row, *(mean(runs[scale][row], column, digits) for scale, column, digits in columns)]
         for row in runs["quick"]
     ]
-    page = (ROOT / "docs" / "tables.md").read_text("utf-8")
+    page = (RESULTS / "table3.md").read_text("utf-8")
     (table,) = re.findall(r"\| row \|.*\n\|-.*\n((?:\|.*\n)+)", page)
     assert [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()
@@ -85,7 +118,7 @@ def test_the_table_shows_the_committed_results() -> None:
 
 
 def mean(runs: list[dict[str, str]], column: str, digits: int) -> str:
-    """A figure of the page: the mean over the seeds of a row."""
+    """A number of the page: the mean over the seeds of a row."""
     return f"{fmean(float(run[column]) for run in runs):.{digits}f}"
 
 
@@ -160,7 +193,7 @@ def test_a_corpus_and_a_scale_on_it_are_what_their_page_says(
 
 
 def test_the_api_page_has_all_public_names() -> None:
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    page = (DOCS / "api.md").read_text("utf-8")
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.M | re.DOTALL))
     assert [*sections][:3] == ["transformer", "ablations.tables", "ablations.search"]
     for name, section in sections.items():
@@ -176,7 +209,7 @@ ERRORS = ("InputError", "BlockedError", "VocabularySizeError", "OutOfMemoryError
 
 
 def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
-    page = (ROOT / "docs" / "faq.md").read_text("utf-8")
+    page = (DOCS / "faq.md").read_text("utf-8")
     patterns = [
         message_pattern(node.args[0])
         for package in ("transformer", "experiments", "ablations")

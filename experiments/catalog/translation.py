@@ -82,7 +82,7 @@ _MULTI30K_LONG = override(
     validate_every_steps=1_000,
 )
 _ADAMW = variant_name("transformer.variants.optimizers:AdamW")
-# Chosen on validation at half the steps, seed 7: docs/variants.md lists the candidates.
+# Chosen on validation at half the steps, seed 7; the candidates: docs/results/multi30k-modern.md.
 _MULTI30K_MODERN = override(
     recipe(MULTI30K_EN_DE),
     model=variant_name("transformer.variants.modern_relative:ModernRelativeTransformer"),

@@ -1,5 +1,5 @@
 """How often ``try`` errs, by its own decisions: ``python -m tests.ablations.proposals.calibration``
-prints the table of docs/try.md.
+prints the table of docs/results/calibration-try.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every percentage that a report prints, simulated with the report's own functions.
 
-``python -m tests.ablations.report.calibration`` prints the table of docs/statistics.md.
+``python -m tests.ablations.report.calibration`` prints the table of docs/results/calibration.md.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ CHECKS = (
 
 
 def main() -> None:
-    """Print the table of docs/statistics.md."""
+    """Print the table of docs/results/calibration.md."""
     print("| what is printed | simulated on | promised, % | found, % |")
     print("| --- | --- | --: | --: |")
     for check in CHECKS:

@@ -254,7 +254,7 @@ def test_seeds_that_agree_to_the_last_digit_do_not_make_variances_unequal() -> N
 def test_each_percentage_is_as_promised_and_as_the_docs_say(
     check: Callable[[], Iterator[Finding]],
 ) -> None:
-    page = Path(__file__).parents[3] / "docs" / "statistics.md"
+    page = Path(__file__).parents[3] / "docs" / "results" / "calibration.md"
     lines = page.read_text(encoding="utf-8").splitlines()
     for finding in check():
         assert all(finding.least <= x <= finding.most for x in finding.shares), finding.line

@@ -64,7 +64,11 @@ class Cluster:
         page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
         scripts = re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)
         (script,) = [text for text in scripts if f"--job-name={kind}\n" in text]
-        sizes = {"run table3 --scale paper --seeds 1,2,3": "run storm.py --scale tiny", **sizes}
+        sizes = {
+            "run table3 --scale paper --seeds 1,2,3": "run storm.py --scale tiny",
+            "--chdir=/path/to/clone": f"--chdir={self._place.folder}",
+            **sizes,
+        }
         for theirs, ours in sizes.items():
             assert theirs in script, theirs
             script = script.replace(theirs, ours)
@@ -75,6 +79,11 @@ class Cluster:
     def states(self, job: str) -> list[str]:
         """The states of a job's tasks that have not ended."""
         return self.call("squeue", "--noheader", "--format=%T", "--array", f"--job={job}").split()
+
+    def restarts(self, task: str) -> int:
+        """How often a task was queued again."""
+        (count,) = re.findall(r"Restarts=(\d+)", self.call("scontrol", "show", "job", task))
+        return int(count)
 
     def call(self, *command: str) -> str:
         """What a command of SLURM prints."""
@@ -102,10 +111,11 @@ def test_the_tasks_of_an_array_share_a_table(slurm: dict[str, str], tmp_path: Pa
     place = make_place(tmp_path, steps=60, every=7, step_seconds=0.1)
     cluster = Cluster(place, slurm)
     sizes = {"--array=1-16": "--array=1-2", "ID/16": "ID/2"}
-    sizes |= {"--gpus=1 --cpus-per-task=8": "--cpus-per-task=1"}
+    sizes |= {"--gpus=1 --cpus-per-task=8 --mem=32G": "--cpus-per-task=1"}
     job = cluster.submit("table3", sizes)
     cluster.wait_for(lambda: any(place.out.glob("*/seed-1.attempt-*/checkpoints/*")))
-    cluster.call("scontrol", "requeue", f"{job}_1")
+    cluster.call("scancel", "--batch", "--signal=USR1", f"{job}_1")  # as near the time limit
+    cluster.wait_for(lambda: cluster.restarts(f"{job}_1") == 1)
     cluster.wait_for(lambda: "RUNNING" in cluster.states(job))
     cluster.call("scancel", f"{job}_2")
     cluster.wait_for(lambda: not cluster.states(job))
@@ -121,7 +131,7 @@ def test_ray_inside_an_allocation(slurm: dict[str, str], tmp_path: Path) -> None
     cluster = Cluster(place, slurm)
     sizes = {
         "--nodes=4": "--nodes=2",
-        "--gpus-per-node=8 --cpus-per-task=64": "--cpus-per-task=1",
+        "--gpus-per-node=8 --cpus-per-task=64 --mem=256G": "--cpus-per-task=1",
         "export ": f"export HOME={tmp_path} ",  # where Ray keeps its token
     }
     job = cluster.submit("table3-ray", sizes)

@@ -113,9 +113,10 @@ def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
 
 
 def documented_tables() -> dict[str, Table]:
-    """The tables with a scale of their own in docs/tables.md and docs/variants.md."""
+    """The tables of the pages that have a scale of their own and committed results."""
     docs = _RESULTS.parents[1] / "docs"
-    text = "".join((docs / f"{page}.md").read_text("utf-8") for page in ("tables", "variants"))
+    pages = [docs / "tables.md", *sorted((docs / "results").glob("*.md"))]
+    text = "".join(page.read_text("utf-8") for page in pages)
     found: list[Table] = []
     for code in re.findall(r"```python\n(from [^`]*scales=[^`]*)```", text):
         names: dict[str, Any] = {}
