@@ -63,7 +63,7 @@ class Cluster:
         """Submit the script of that kind, for machines of other ``sizes``; its number."""
         page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
         scripts = re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)
-        (script,) = [text for text in scripts if f"--job-name={kind}\n" in text]
+        (script,) = [text for text in scripts if f"--job-name={kind} " in text]
         sizes = {
             "run table3 --scale paper --seeds 1,2,3": "run storm.py --scale tiny",
             "--chdir=/path/to/clone": f"--chdir={self._place.folder}",
