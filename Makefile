@@ -20,6 +20,10 @@ setup: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+.venv/docs-installed: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 table3: setup
 	$(BIN)/python -m ablations run table3 --scale $(SCALE)
 
@@ -40,6 +44,7 @@ check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --project pyproject.toml
+	$(MAKE) --no-print-directory site
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -54,8 +59,7 @@ pictures: setup
 	$(BIN)/python -m tests.pictures
 
 # The pages as a site in build/site, with what they link to, and the API from docstrings.
-site: setup
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+site: .venv/docs-installed
 	mkdir -p build/pages
 	ln -sfn $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs transformer experiments ablations) build/pages
-	$(BIN)/mkdocs build
+	$(BIN)/mkdocs build --quiet

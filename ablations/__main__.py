@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ablations.cli import PROGRAM
+from attention_is_all_you_need import ablations
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.run())
+    sys.exit(ablations())

@@ -205,6 +205,11 @@ def run_confirmation(
         seeds: such as 11-13
         into: the directory of the new runs
     """
+    if not committed.exists():
+        raise InputError(
+            f"{committed} does not exist: committed results are in experiments/results of a clone, "
+            "and not in an installed package"
+        )
     there = TableFolder(committed)
     check_confirmable(there, row)
     root = into or Path("runs") / f"confirm-{there.plan.name}"

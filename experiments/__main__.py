@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from experiments.cli import PROGRAM
+from attention_is_all_you_need import experiments
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.run())
+    sys.exit(experiments())

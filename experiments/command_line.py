@@ -55,7 +55,8 @@ class Program:
     """The command line of a package: functions, whose signatures and docstrings declare it."""
 
     def __init__(self, package: str, description: str, *examples: str) -> None:
-        self.name = f"python -m {package}"
+        is_script = Path(sys.argv[0]).name == package
+        self.name = package if is_script else f"python -m {package}"
         self.commands: list[str] = []
         self.app = App(
             name=self.name,
@@ -70,6 +71,8 @@ class Program:
             suppress_keyboard_interrupt=False,
             result_action="return_value",
         )
+        if is_script:  # a shell completes the words after the name of a program
+            self.app.register_install_completion_command()
 
     def command(self, *examples: str) -> Callable[[Function], Function]:
         """Make the decorated function a command; it returns the exit code, or None for 0.

@@ -161,6 +161,8 @@ class Desk:
     def _take_results(self) -> None:
         path = _committed(self.plan.scale)
         if path is None:
+            if not any(results.exists() for results in RESULTS):
+                print("no committed runs of the base here: they are in a clone, see docs/runs.md")
             return
         try:
             copied = Earlier(path, self.plan).copy(self.root)

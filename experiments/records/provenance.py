@@ -9,17 +9,22 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+COMMIT_FILE = "commit.txt"  # beside this file, in a wheel
 _PACKAGES = ("torch", "lightning", "sentencepiece", "sacrebleu", "sacremoses", "optuna", "wandb")
 
 
 @functools.cache
 def commit() -> str:
-    """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``."""
+    """The commit of this project, with ``-dirty`` if files differ from it; or ``unknown``.
+
+    It is asked of git, or read from the file that setup.py adds to a wheel.
+    """
     try:
         _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails in that of others
         found = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
+        built = Path(__file__).with_name(COMMIT_FILE)
+        return built.read_text("utf-8").strip() if built.is_file() else "unknown"
     (first, *lines) = found.splitlines()
     is_dirty = any(not line.startswith("#") for line in lines)
     return first.removeprefix("# branch.oid ")[:12] + ("-dirty" if is_dirty else "")

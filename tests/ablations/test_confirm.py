@@ -62,7 +62,7 @@ def test_a_row_of_another_source_names_the_commit_to_check_out(
     [
         (("--row idea", "--row ide"), "unknown row 'ide'"),
         (("--seeds 4,5", "--seeds 4-x"), "--seeds holds '4-x'"),
-        (("confirm out", "confirm nowhere"), "nowhere is not the directory of a table"),
+        (("confirm out", "confirm nowhere"), "nowhere does not exist: committed results are in"),
         (("--into again", "--into out"), "--into is out itself"),
     ],
 )

@@ -219,6 +219,7 @@ def test_without_committed_results_the_base_is_trained_first(
     say(out, seeds_of("base", base) | seeds_of("Idea", SAME))
     code, shown = call(TRY.replace(" --json", ""))
     assert code == 0 and "the base is trained first: 10 runs, about 2 min 05 s" in shown
+    assert shown.count("no committed runs of the base here: they are in a clone") == 1
     assert "proposal 1, Idea: no difference" in shown and "10 of base" in shown
     assert {*started(out)[:10]} == {f"base/seed-{seed}" for seed in range(1, 11)}
 
