@@ -12,15 +12,18 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from experiments.catalog.find import EXPERIMENTS, find_experiment, searched
+from experiments.catalog.own_text import FILES
 from experiments.catalog.settings import with_settings
 from experiments.command_line import FLAT, Compile, Log, Program, Variants, print_checks
 from experiments.records.experiment import (
     CONFIG_FILE,
     EXPORT_FILE,
     DecodingOptions,
+    Experiment,
     Limits,
     load_experiment,
 )
+from experiments.records.ownership import is_first_rank
 from transformer.errors import InputError, VocabularySizeError
 from transformer.variant import trust
 
@@ -36,6 +39,19 @@ command = PROGRAM.command
 
 Name = Annotated[str, Parameter(help="a name that list prints, files:FOLDER, or a file")]
 VocabSize = Annotated[int | None, Parameter(help="word-pieces [default: the experiment's]")]
+Like = Annotated[
+    str | None,
+    Parameter(
+        help="for text of your own: a name of list, whose settings to take [default: by the amount "
+        "of text]"
+    ),
+]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set", help="FIELD=VALUE changes a field of transformer/config.py; may be repeated"
+    ),
+]
 Run = Annotated[Path, Parameter(help="the directory of a run, or safetensors")]
 Average = Annotated[
     int | None, Parameter(help="last checkpoints to average [default: the experiment's]")
@@ -57,6 +73,20 @@ def _naming_the_option() -> Generator[None]:
         raise InputError(f"{error} (--vocab-size)") from error
 
 
+def _say_sizes(name: str, experiment: Experiment) -> None:
+    """Print the sizes of an experiment whose settings follow from the amount of text."""
+    if not name.startswith(FILES) or not is_first_rank():
+        return
+    model, training = experiment.config.model, experiment.config.training
+    sizes = (
+        f"{model.vocab_size:,} word-pieces",
+        f"{model.num_layers} layers of d_model {model.d_model}",
+        f"{training.max_steps:,} steps of {experiment.config.data.tokens_per_batch:,} tokens",
+    )
+    change = "--like, --vocab-size and --set change them"
+    print(f"{experiment.description}: {', '.join(sizes)} ({change})", file=sys.stderr)
+
+
 @command("list")
 def list_() -> None:
     """Print the experiments that can be named.
@@ -74,20 +104,31 @@ def list_() -> None:
     print(f"{'FILE.json':18} the best.json of a search")
 
 
-@command("prepare multi30k", "prepare files:my_corpus --vocab-size 2000")
-def prepare(name: Name, /, *, vocab_size: VocabSize = None) -> None:
+@command("prepare multi30k", "prepare files:my_corpus --set max_length_ratio=2")
+def prepare(
+    name: Name, /, *, like: Like = None, vocab_size: VocabSize = None, settings: Settings = ()
+) -> None:
     """Fetch, clean and encode the data of an experiment.
 
     train does this by itself; use this command to do it beforehand, for example on a machine with
-    a network. It prints how many lines were read, kept and dropped, and why. If it is stopped, the
-    same command continues; if the data is complete, it does nothing.
+    a network, or to see what max_length, max_length_ratio and drop_duplicates leave out. It prints
+    how many lines were read, kept and dropped, and why. If it is stopped, the same command
+    continues; if the data is complete, it does nothing.
     """
+    from transformer.data.prepare.pairs import FILTERS
     from transformer.data.prepare.prepare import prepare as prepare_corpus
 
+    def reason(fate: str) -> str:
+        setting = FILTERS.get(fate)
+        data = experiment.config.data
+        return fate if setting is None else f"{fate} ({setting}={getattr(data, setting)})".lower()
+
+    experiment = with_settings(find_experiment(name, like, vocab_size=vocab_size), settings)
+    _say_sizes(name, experiment)
     with _naming_the_option():
-        corpus = prepare_corpus(find_experiment(name, vocab_size=vocab_size).config)
+        corpus = prepare_corpus(experiment.config)
     for entry in corpus.report():
-        reasons = "".join(f", {n:,} dropped: {reason}" for reason, n in entry.dropped.items())
+        reasons = "".join(f", {n:,} dropped: {reason(fate)}" for fate, n in entry.dropped.items())
         print(
             f"{entry.split} {entry.text}: {entry.lines:,} lines read, "
             f"{entry.kept:,} pairs kept{reasons}"
@@ -96,7 +137,9 @@ def prepare(name: Name, /, *, vocab_size: VocabSize = None) -> None:
 
 
 @command("verify multi30k", "verify runs/multi30k-seed1")
-def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
+def verify(
+    name: str, /, *, like: Like = None, vocab_size: VocabSize = None, settings: Settings = ()
+) -> None:
     """Check every byte of an experiment's data, or of a run, its exports and its data.
 
     Args:
@@ -116,7 +159,8 @@ def verify(name: str, /, *, vocab_size: VocabSize = None) -> None:
         data = verify_data(load_experiment(run).config, recorded_data(run))
         checked = itertools.chain(verify_files(run), _verify_exports(run), data)
     else:
-        checked = verify_data(find_experiment(name, vocab_size=vocab_size).config)
+        experiment = with_settings(find_experiment(name, like, vocab_size=vocab_size), settings)
+        checked = verify_data(experiment.config)
     for each in left_out:
         print(f"{run / each}: not copied")
     print_checks(name, checked)
@@ -138,11 +182,12 @@ def train(
     name: Name,
     /,
     *,
+    like: Like = None,
     vocab_size: VocabSize = None,
     variant: Variants = (),
     directory: Path | None = None,
     seed: int | None = None,
-    settings: Annotated[tuple[str, ...], Parameter(name="--set")] = (),
+    settings: Settings = (),
     devices: int | None = None,
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
@@ -158,7 +203,6 @@ def train(
     Args:
         directory: of the run [default: runs/NAME-seedN]
         seed: of all random choices [default: the experiment's]
-        settings: FIELD=VALUE changes a field of transformer/config.py; may be repeated
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: gradient-accumulation steps
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
@@ -166,17 +210,18 @@ def train(
     trust(*variant)
     experiment = find_experiment(
         name,
+        like,
         seed=seed,
         vocab_size=vocab_size,
         compile=compile,
         checkpoint_every_minutes=checkpoint_minutes,
     )
     experiment = with_settings(experiment, settings)
+    _say_sizes(name, experiment)
     if directory is None:
         name = experiment.name.replace("/", "-")
         directory = Path("runs") / f"{name}-seed{experiment.config.training.seed}"
 
-    from experiments.records.ownership import is_first_rank
     from experiments.records.progress import RunState
     from experiments.records.result import load_result, result_lines
     from experiments.run import execute

@@ -3,47 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import warnings
 from pathlib import Path
 
+from experiments.catalog.own_text import FILES, experiment_of_folder, settings_of
 from experiments.catalog.parsing import PARSING, TREEBANK, experiment_of_treebank
-from experiments.catalog.translation import TRANSLATION, recipe
+from experiments.catalog.translation import TRANSLATION
 from experiments.records.experiment import BEST_FILE, CONFIG_FILE, Experiment, read_experiment
 from transformer.config import override
 from transformer.corpus import Corpus
-from transformer.data.corpora.folders import folder_corpus
 from transformer.errors import InputError, unknown_name
 from transformer.python_files import load_file
 
-FILES = "files:"
-# With a region or a script, as in zh-CN or eng_Latn.
-_LANGUAGE = r"([a-z]{2,3}(?:-[A-Z]\w+|_\w+)?)"
-_LANGUAGES = re.compile(rf":{_LANGUAGE}-{_LANGUAGE}$")
 EXPERIMENTS = {
     name: Experiment(name=name, description=description, config=config)
     for name, (description, config) in (TRANSLATION | PARSING).items()
 }
 
 
-def find_experiment(name: str, **changes: float | None) -> Experiment:
+def find_experiment(name: str, like: str | None = None, **changes: float | None) -> Experiment:
     """Find the experiment of that name, with the given changes.
 
     Args:
         name: one of the project's own, the best of a search in ``runs``, ``files:FOLDER``,
             ``files:FOLDER:de-en``, ``treebank:FOLDER``, ``FILE.py``, or a ``FILE.json`` of a search
             or of a run (its ``config.json``)
+        like: the experiment whose settings to take for text of the user's own
         changes: fields of the configuration; None leaves one as it is
 
     Raises:
         InputError: for an unknown name, an unusable folder or file, or an invalid value.
     """
     if name.startswith(FILES):
-        experiment = experiment_of_folder(name)
+        experiment = experiment_of_folder(name, like)
+    elif name.endswith(".py"):
+        experiment = experiment_of_file(Path(name), like)
+    elif like is not None:
+        raise InputError(f"--like is for text of your own, such as files:FOLDER, not for {name}")
     elif name.startswith(TREEBANK):
         experiment = experiment_of_treebank(name)
-    elif name.endswith(".py"):
-        experiment = experiment_of_file(Path(name))
     elif name.endswith(".json"):
         experiment = read_experiment(Path(name).resolve())  # which may be a link: the user named it
     elif name in EXPERIMENTS:
@@ -54,26 +52,9 @@ def find_experiment(name: str, **changes: float | None) -> Experiment:
     return dataclasses.replace(experiment, config=override(experiment.config, **given))
 
 
-def experiment_of_folder(name: str) -> Experiment:
-    """The text of ``files:FOLDER`` or ``files:FOLDER:de-en``, trained like ``multi30k``."""
-    folder = name.removeprefix(FILES)
-    languages = None
-    if match := _LANGUAGES.search(folder):
-        folder, languages = folder[: match.start()], (match[1], match[2])
-    if not folder:
-        raise InputError("files: needs a folder, as in files:my_corpus or files:my_corpus:de-en")
-    corpus = folder_corpus(folder, languages)
-    pair = f"{corpus.source_language}-{corpus.target_language}"
-    return Experiment(
-        name=f"files-{corpus.name}-{pair}",
-        description=f"the files of {folder}, {pair}",
-        config=recipe(corpus),
-        tags=("files",),
-    )
-
-
-def experiment_of_file(path: Path) -> Experiment:
-    """The ``EXPERIMENT`` that a Python file declares, or its ``CORPUS``, trained like ``multi30k``.
+def experiment_of_file(path: Path, like: str | None = None) -> Experiment:
+    """The ``EXPERIMENT`` that a Python file declares, or its ``CORPUS`` with the settings of the
+    experiment ``like``, by default of ``multi30k``: text that is not fetched yet cannot be counted.
 
     Relative paths in it start from its folder.
     """
@@ -83,9 +64,11 @@ def experiment_of_file(path: Path) -> Experiment:
         found = Experiment(
             name=corpus.name,
             description=f"the corpus of {path}",
-            config=recipe(corpus),
+            config=settings_of(like or "multi30k", corpus),
             tags=("files",),
         )
+    elif like is not None and isinstance(found, Experiment):
+        raise InputError(f"{path} declares an EXPERIMENT with settings of its own: give no --like")
     if not isinstance(found, Experiment):
         raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
     anchor = found.config.data.corpus.placed(path.parent)

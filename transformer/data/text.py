@@ -97,6 +97,14 @@ def decode_line(line: bytes, name: str, number: int) -> str:
         raise InputError(f"{name}, line {number} is not UTF-8: {error.reason}") from error
 
 
+def stored_lines(path: Path, at_once: int) -> Iterator[list[bytes]]:
+    """The lines of a file, decompressed by its suffix, ``at_once`` at a time."""
+    with _open(path) as stored:
+        lines = _lines(stored, path)
+        while some := list(itertools.islice(lines, at_once)):
+            yield some
+
+
 def aligned_lines(
     source: Path, target: Path, at_once: int
 ) -> Iterator[tuple[list[bytes], list[bytes], int]]:

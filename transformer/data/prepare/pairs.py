@@ -36,6 +36,9 @@ DUPLICATE = "duplicate"
 TOO_LONG = "too long"
 UNEQUAL = "lengths too unequal"
 
+# The setting by which pairs are dropped, where there is one.
+FILTERS = {DUPLICATE: "drop_duplicates", TOO_LONG: "max_length", UNEQUAL: "max_length_ratio"}
+
 # The name of a training text, and the files of its sides.
 LocalText = tuple[str, Path, Path]
 
