@@ -230,6 +230,7 @@ READERS = {
     "experiments.records.experiment.load_experiment",
     "experiments.records.outputs.read_metrics",
     "experiments.records.outputs.read_samples",
+    "experiments.records.outputs.read_speeds",
     "experiments.records.outputs.step_checkpoints",
     "experiments.records.ownership.check_configuration",
     "experiments.records.processes.process_of",

@@ -114,7 +114,8 @@ IN_TABLE = (
         "valid.hypotheses.txt", "valid.samples.json", "SHA256SUMS",
     )),
     *(f"narrow/seed-1.attempt-1/{name}" for name in (
-        "config.json", "attempt.json", "progress.json", "metrics.csv", "log.txt", ".process",
+        "config.json", "attempt.json", "progress.json", "metrics.csv", "speed.csv", "log.txt",
+        ".process",
     )),
 )  # fmt: skip
 IN_RESULTS = ("table.json", "runs.jsonl", "data-*.json", "files-*.tar.xz")

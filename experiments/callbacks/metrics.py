@@ -7,6 +7,7 @@ import io
 import logging
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from experiments.records.outputs import (
     COLUMNS,
     METRICS_FILE,
+    SPEED_COLUMNS,
+    SPEED_FILE,
     TRAINING_COLUMNS,
     VALIDATION_COLUMNS,
     read_metrics,
+    read_speeds,
 )
 from experiments.records.ownership import is_first_rank
 from experiments.records.progress import Progress, RunState
@@ -92,7 +96,8 @@ class Clock(Callback):
 
 
 class LogMetrics(Callback):
-    """Appends a line to ``metrics.csv`` for each logged step and each validation.
+    """Appends a line to ``metrics.csv`` for each logged step and each validation, and the tokens
+    per second of each logged step to ``speed.csv``.
 
     Loggers get the step as in ``metrics.csv`` (Lightning itself counts it only after logging), the
     target tokens seen, and those per second since the last logged step, without validations.
@@ -104,15 +109,17 @@ class LogMetrics(Callback):
     """
 
     def __init__(self, directory: Path, clock: Clock, *, every: int, resumed_step: int) -> None:
-        self._path = directory / METRICS_FILE
+        self._path, self._speed_path = directory / METRICS_FILE, directory / SPEED_FILE
         self._clock, self._every = clock, every
         self._seconds, self._tokens = 0.0, 0  # of the clock, when the last logged step ended
         self._paused_at = 0.0
         if is_first_rank():
-            kept = io.StringIO(newline="")
-            lines = (line for line in read_metrics(directory) if int(line[0]) <= resumed_step)
-            csv.writer(kept).writerows([COLUMNS, *lines])
-            write_atomically(self._path, kept.getvalue())
+            for path, columns, found in (
+                (self._path, COLUMNS, read_metrics(directory)),
+                (self._speed_path, SPEED_COLUMNS, read_speeds(directory)),
+            ):
+                kept = [line for line in found if int(line[0]) <= resumed_step]
+                write_atomically(path, _to_csv([columns, *kept]))
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         self._begin_interval()
@@ -126,10 +133,13 @@ class LogMetrics(Callback):
         if completes_step(trainer) and trainer.global_step % self._every == 0:
             seconds = self._clock.seconds - self._seconds
             tokens = self._clock.target_tokens - self._tokens
-            pl_module.log("train_tokens_per_second", tokens / max(seconds, 1e-9))
+            speed = tokens / max(seconds, 1e-9)
+            pl_module.log("train_tokens_per_second", speed)
             self._begin_interval()
             self._log_axes(trainer, pl_module)
             self._append(trainer, TRAINING_COLUMNS)
+            if trainer.is_global_zero:
+                _append_line(self._speed_path, [str(trainer.global_step), f"{speed:.6g}"])
 
     def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
         self._paused_at = self._clock.seconds
@@ -148,11 +158,20 @@ class LogMetrics(Callback):
 
     def _append(self, trainer: Trainer, names: tuple[str, ...]) -> None:
         if trainer.is_global_zero:
-            line = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
-            written = io.StringIO(newline="")
-            csv.DictWriter(written, COLUMNS).writerow({"step": trainer.global_step} | line)
-            with open_plain(self._path, "ab") as file:
-                file.write(written.getvalue().encode())
+            values = {name: f"{float(trainer.callback_metrics[name]):.6g}" for name in names}
+            values["step"] = str(trainer.global_step)
+            _append_line(self._path, [values.get(name, "") for name in COLUMNS])
+
+
+def _append_line(path: Path, fields: Sequence[str]) -> None:
+    with open_plain(path, "ab") as file:
+        file.write(_to_csv([fields]).encode())
+
+
+def _to_csv(lines: Sequence[Sequence[str]]) -> str:
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows(lines)
+    return written.getvalue()
 
 
 class ShowTraining(Callback):

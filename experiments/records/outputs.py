@@ -1,4 +1,4 @@
-"""Checkpoints, ``metrics.csv``, translations and samples of a run."""
+"""Checkpoints, ``metrics.csv``, ``speed.csv``, translations and samples."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from transformer.errors import InputError
 from transformer.files import check_plain, read_bytes, read_json, rename, within
 
 METRICS_FILE = "metrics.csv"
+SPEED_FILE = "speed.csv"  # apart, as everything in metrics.csv is the same on each machine
 TRAINING_COLUMNS: tuple[str, ...] = ("loss", "train_perplexity", "learning_rate", "gradient_norm")
 VALIDATION_COLUMNS: tuple[str, ...] = ("valid_loss", "valid_perplexity")
 COLUMNS: tuple[str, ...] = ("step", *TRAINING_COLUMNS, *VALIDATION_COLUMNS)
+SPEED_COLUMNS: tuple[str, ...] = ("step", "tokens_per_second")
 
 _NUMBER = r"-?(\d{1,20}(\.\d{1,20})?(e[-+]\d{1,3})?|inf|nan)"
-_LINE = re.compile(rf"\d{{1,15}}(,({_NUMBER})?){{{len(COLUMNS) - 1}}}")
+_LINE = r"\d{{1,15}}(,({number})?){{{count}}}"
 _MOST_WEIGHTS = 2**36  # bytes of a checkpoint
 _MOST_BYTES = 64_000_000  # of figures, which some runs log at each of their steps
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
@@ -151,14 +153,25 @@ def to_samples(content: dict[str, Any] | None, where: str) -> list[Sample]:
 
 
 def read_metrics(directory: Path) -> list[list[str]]:
-    """The fields of each line of ``metrics.csv`` below the header.
+    """The fields of each line of ``metrics.csv`` below the header."""
+    return _read_lines(directory / METRICS_FILE, COLUMNS)
+
+
+def read_speeds(directory: Path) -> list[list[str]]:
+    """The fields of each line of ``speed.csv`` below the header; none without the file."""
+    return _read_lines(directory / SPEED_FILE, SPEED_COLUMNS)
+
+
+def _read_lines(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
+    """The fields of each line of numbers under these ``columns``.
 
     Lines are left out that a full disk or a power cut damaged, or that are still being written.
     """
     try:
-        content = read_bytes(directory / METRICS_FILE, _MOST_BYTES).decode(errors="replace")
+        content = read_bytes(path, _MOST_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return []
+    numbers = re.compile(_LINE.format(number=_NUMBER, count=len(columns) - 1))
     *whole, _ = content.split("\n")
     lines = (line.rstrip("\r") for line in whole)
-    return [line.split(",") for line in lines if _LINE.fullmatch(line)]
+    return [line.split(",") for line in lines if numbers.fullmatch(line)]

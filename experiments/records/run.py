@@ -24,7 +24,7 @@ from experiments.records.experiment import (
     Experiment,
     load_experiment,
 )
-from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples
+from experiments.records.outputs import COLUMNS, Sample, read_metrics, read_samples, read_speeds
 from experiments.records.processes import is_running, process_of
 from experiments.records.progress import (
     SILENT_SECONDS,
@@ -231,6 +231,18 @@ class Run:
     def learning_rates(self) -> dict[int, float]:
         """The learning rate by step."""
         return self._by_step("learning_rate")
+
+    @property
+    def gradient_norms(self) -> dict[int, float]:
+        """The norm of the gradient by step, before it is clipped."""
+        return self._by_step("gradient_norm")
+
+    @cached_property
+    def speeds(self) -> dict[int, float]:
+        """Target tokens per second by step, each since the step logged before it; empty for runs
+        of earlier versions and for copies, which have none.
+        """
+        return {int(step): float(speed) for step, speed in self._read(read_speeds) if speed}
 
     def _by_step(self, name: str) -> dict[int, float]:
         return {int(line["step"]): line[name] for line in self.metrics if name in line}

@@ -144,6 +144,19 @@ def test_metrics_that_are_damaged_or_of_later_steps_are_dropped(
     LogMetrics(tmp_path, Clock(), every=10, resumed_step=step)
     assert path.read_bytes() == _HEADER + b"".join(kept)
     assert read_run(tmp_path).curve == ({20: float("inf")} if _ROWS[2] in kept else {})
+    norms = {10: 1.5, 20: 1.4, 30: 1.0}
+    logged = {int(line[:2]) for line in kept if line[3:4] != b","}
+    assert read_run(tmp_path).gradient_norms == {step: norms[step] for step in logged}
+
+
+def test_speeds_that_are_damaged_or_of_later_steps_are_dropped(tmp_path: Path):
+    path = tmp_path / "speed.csv"
+    path.write_bytes(b"step,tokens_per_second\r\n7,1300\r\n11,\0\r\n13,1.7e+3\r\n17,1900\r\n19,2")
+    LogMetrics(tmp_path, Clock(), every=10, resumed_step=13)
+    assert path.read_bytes() == b"step,tokens_per_second\r\n7,1300\r\n13,1.7e+3\r\n"
+    assert read_run(tmp_path).speeds == {7: 1300.0, 13: 1700.0}
+    path.unlink()  # as in a run of an earlier version
+    assert read_run(tmp_path).speeds == {}
 
 
 def test_the_commit_is_found_without_writing_to_the_repository(

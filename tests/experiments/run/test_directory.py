@@ -25,6 +25,7 @@ from experiments.records.outputs import read_metrics
 from experiments.records.ownership import lock_directory
 from experiments.records.progress import read_progress
 from experiments.records.result import load_result
+from experiments.records.run import read_run
 from experiments.run import execute, run
 from tests.experiments.samples import last_checkpoint, tiny_experiment
 from tests.samples import flip_a_bit, new_run
@@ -73,6 +74,8 @@ def test_metrics_checkpoints_vocabulary_and_progress_are_left_and_nothing_half_w
     assert [int(line[0]) for line in lines if line[1]] == list(range(1, 41))
     assert [int(line[0]) for line in lines if line[-1]] == [15, 30]
     assert all(float(line[4]) > 0 for line in lines if line[1])
+    speeds = read_run(finished).speeds
+    assert list(speeds) == list(range(1, 41)) and min(speeds.values()) > 0
     names = [path.name for path in sorted((finished / "checkpoints").iterdir())]
     assert names == ["step-00000030.ckpt", "step-00000040.ckpt"]  # as many as are averaged
     TransformerModule(experiment.config).load_state_dict(last_checkpoint(finished)["state_dict"])
