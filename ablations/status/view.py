@@ -34,12 +34,25 @@ _MARKS = {
     RunState.PRUNED: "",
     RunState.DONE: "done",
 }
+_SEPARATOR = " · "
 _COLOURS = {"bad": "red", "warn": "yellow"}
-HEADS = ("run", "state", "step/scores", "loss", "tok/s", "on", "try", "left/took")
+
+
+def heads(status: Status) -> tuple[str, ...]:
+    """The heads of the columns of :func:`as_text`."""
+    scores = describe_scores(status)
+    step = f"step/{scores.replace(' ', '')}" if scores else "step"  # as narrow as its cells
+    return "run", "state", step, "loss", "tok/s", "on", "try", "left/took"
+
+
+def describe_scores(status: Status) -> str:
+    """The names of the scores of finished runs, ``PPL · BLEU``; empty before the first one."""
+    names = {name: None for run in status.runs if run.state == RunState.DONE for name in run.scores}
+    return _SEPARATOR.join(MEASURES[name].short for name in names)
 
 
 def as_text(run: Run, status: Status) -> tuple[str, ...]:
-    """A run under the ``HEADS``; in evaluation, the step is the line that is scored."""
+    """A run under the :func:`heads`; in evaluation, the step is the line that is scored."""
     state, progress, attempt = str(run.state), run.report, run.attempt
     left = status.left.get(run.name)
     step = loss = speed = place = tried = ""
@@ -51,7 +64,7 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
             loss = number(progress.loss, 3)
     if run.state == RunState.DONE:
         scores = run.scores.items()
-        step = " · ".join(number(value, MEASURES[name].paper_digits) for name, value in scores)
+        step = _SEPARATOR.join(number(value, MEASURES[name].paper_digits) for name, value in scores)
         left = run.seconds
         if run.diverged_at is not None:
             step = f"diverged at step {run.diverged_at:,}"
@@ -125,7 +138,7 @@ def block(status: Status, height: int | None = None) -> RenderableType:
         # The headline (up to two lines), the columns' heads, the count and the cursor take five.
         room = max(1, height - 5 - len(status.warnings) - len(failures))
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    for name in HEADS:
+    for name in heads(status):
         side = "left" if name in ("run", "state", "on") else "right"
         table.add_column(name, justify=side, no_wrap=True)
     for run in runs[:room]:

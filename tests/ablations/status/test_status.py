@@ -226,7 +226,7 @@ def shown(status: Status, height: int | None, width: int = 90) -> list[str]:
 def test_a_line_holds_all_of_a_run(height: int | None) -> None:
     assert shown(STATUS, height) == [
         HEADLINE,
-        "run state step/scores loss tok/s on try left/took",
+        "run state step/PPL·BLEU loss tok/s on try left/took",
         "C-ff4096/seed-1 train 123,456/300K 2.346 12.3K a:0,GPU-5f3e 3 12 h 00 min",
         "E/seed-1 silent 3 min 05 s b",
         "D-p0.2/seed-1 given up c",
@@ -236,6 +236,11 @@ def test_a_line_holds_all_of_a_run(height: int | None) -> None:
         "in line 3",
         "it broke",
     ]
+
+
+def test_the_head_names_the_scores_once_a_run_is_done() -> None:
+    assert view.heads(STATUS)[2] == "step/PPL·BLEU"
+    assert view.heads(replace(STATUS, runs=RUNS[1:]))[2] == "step"
 
 
 def test_an_evaluation_counts_lines_and_silent_workers_do_not_count() -> None:
