@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
 from ablations.figures.curves import curve_of, draw_curves
+from ablations.figures.panels import MOST_RUNS, Look, draw_panels, looks_of
 from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE, TUNING
 from ablations.folder import SearchFolder, open_runs
 from ablations.report.layout import render
@@ -52,15 +54,29 @@ def find_directories(root: Path) -> Iterator[Path]:
 class Reading:
     """A directory at one time.
 
-    ``grid`` has a table's rows, each with its run for each of the ``seeds``, or None where there is
-    none; a search has neither. ``best`` describes the best trial of a search.
+    ``panels`` show what the runs of ``looks`` logged, those in progress first. ``figures`` show all
+    runs: the learning curves of a table, or a search. ``grid`` has a table's rows, each with its
+    run for each of the ``seeds``, or None where there is none; a search has neither. ``best``
+    describes the best trial of a search.
     """
 
     status: Status
+    panels: Mapping[str, Spec]
+    looks: Sequence[Look]
     figures: Mapping[str, Spec]
     seeds: Sequence[int] = ()
     grid: Sequence[tuple[str, Sequence[Run | None]]] = ()
     best: str = ""
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether a driver or a run is at work."""
+        return self.status.is_driven or any(run.is_live for run in self.status.runs)
+
+    @property
+    def left_out(self) -> int:
+        """The number of runs that have begun and that the panels do not show."""
+        return max(0, len(_begun(self.status)) - MOST_RUNS)
 
 
 class Reader:
@@ -69,6 +85,8 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._status = DirectoryReader(directory)
+        self._logged: Sequence[tuple[str, int, int]] = ()  # when the panels were drawn
+        self._panels: Mapping[str, Spec] = {}
         self._counts: Mapping[RunState, int] = {}  # of a search's trials when it was drawn
         self._figures: Mapping[str, Spec] = {}
         self._best = ""
@@ -80,11 +98,16 @@ class Reader:
             InputError: if it is not a table's or a search's, or a file cannot be read.
         """
         status, folder = self._status.read(), open_runs(self._directory)
+        shown = list(islice((run for run in _begun(status) if run.metrics), MOST_RUNS))
+        logged = [(run.name, len(run.metrics), len(run.speeds)) for run in shown]
+        if self._logged != logged:  # panels change when a run logs
+            self._panels, self._logged = draw_panels(shown), logged
+        panels, looks = self._panels, looks_of(shown)
         if isinstance(folder, SearchFolder):
             if self._counts != status.counts:  # figures change when a trial ends
                 self._figures, self._best = _draw_search(folder)
                 self._counts = status.counts
-            return Reading(status, self._figures, best=self._best)
+            return Reading(status, panels, looks, self._figures, best=self._best)
         plan = folder.plan
         seeds = sorted({cell.seed for cell in plan.cells})
         runs = {run.name: run for run in status.runs}
@@ -92,20 +115,20 @@ class Reader:
         for row in plan.rows:
             if row.seeds:
                 grid.append((row.name, [runs.get(str(Cell(row.name, seed))) for seed in seeds]))
-        return Reading(status, _draw_table(plan, status.runs), seeds, grid)
+        return Reading(status, panels, looks, _draw_table(plan, status.runs), seeds, grid)
+
+
+def _begun(status: Status) -> list[Run]:
+    """The runs that have begun, those in progress first."""
+    not_begun = (RunState.WAITING, RunState.STALE)
+    return [run for run in view.in_order(status.runs) if run.state not in not_begun]
 
 
 def _draw_table(plan: Plan, runs: Sequence[Run]) -> Mapping[str, Spec]:
-    """Learning curves of a table, and the losses of runs before their first validation."""
+    """The learning curves of a table."""
     base = next((row.name for row in plan.rows if row.is_base), None)
-    validated = [curve_of(run) for run in runs if run.curve]
-    training = [curve_of(run, of_loss=True) for run in runs if not run.curve]
-    figures: dict[str, Spec] = {}
-    for name, curves in (("curves", validated), ("training", training)):
-        spec = draw_curves(curves, base, by_name=plan.is_compared)
-        if spec is not None:
-            figures[name] = spec
-    return figures
+    spec = draw_curves([curve_of(run) for run in runs], base, by_name=plan.is_compared)
+    return {} if spec is None else {"curves": spec}
 
 
 def _draw_search(folder: SearchFolder) -> tuple[Mapping[str, Spec], str]:
@@ -154,6 +177,7 @@ class Page:
         for directory in self._find():
             self._readers[directory] = known.get(directory) or Reader(directory)
         sections = [_read_section(path, reader) for path, reader in self._readers.items()]
+        sections.sort(key=_is_idle)
         return render(
             TEMPLATES / "page.html.j2",
             layout="html.j2",
@@ -164,10 +188,23 @@ class Page:
         )
 
 
-def _read_section(directory: Path, reader: Reader) -> Mapping[str, object]:
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A directory on the page: where its report is, and its reading or why there is none."""
+
+    directory: Path
+    report: str
+    reading: Reading | None = None
+    problem: str = ""
+
+
+def _is_idle(section: _Section) -> bool:
+    return section.reading is None or not section.reading.is_in_progress
+
+
+def _read_section(directory: Path, reader: Reader) -> _Section:
     report = quote(bytes(directory.resolve())) if (directory / HTML_FILE).is_file() else ""
-    section = {"directory": directory, "report": report, "reading": None, "problem": ""}
     try:
-        return section | {"reading": reader.read()}
+        return _Section(directory, report, reading=reader.read())
     except (InputError, OSError) as error:
-        return section | {"problem": str(error)}
+        return _Section(directory, report, problem=str(error))

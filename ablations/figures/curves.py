@@ -15,12 +15,11 @@ from experiments.records.run import Run
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity, or training loss, by step, of one run or the mean of several."""
+    """Validation perplexity by step, of one run or the mean of several."""
 
     row: str
     seeds: str
     points: tuple[tuple[int, float], ...]
-    of_loss: bool = False
 
 
 def group_of(row: str) -> str:
@@ -28,12 +27,12 @@ def group_of(row: str) -> str:
     return row.split("-", 1)[0]
 
 
-def curve_of(run: Run, *, of_loss: bool = False) -> Curve:
-    """The curve of a run; empty before the first value."""
-    values = run.losses if of_loss else run.curve
+def curve_of(run: Run) -> Curve:
+    """The curve of a run; empty before the first validation."""
+    curve = run.curve
     # What a logarithmic axis can show.
-    points = tuple((step, values[step]) for step in sorted(values) if 0 < values[step] < math.inf)
-    return Curve(row=run.row, seeds=str(run.seed), points=points, of_loss=of_loss)
+    points = tuple((step, curve[step]) for step in sorted(curve) if 0 < curve[step] < math.inf)
+    return Curve(row=run.row, seeds=str(run.seed), points=points)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -51,7 +50,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
-        curves: of any number of rows and seeds, all of the same figure
+        curves: of any number of rows and seeds
         base: the name of the base's row, which is drawn like any other if it is alone
         by_name: True if rows are grouped by their names, as in the paper
     """
@@ -66,13 +65,8 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     panels: dict[str, list[Curve]] = defaultdict(list)
     for curve in others:
         panels[titles[curve.row]].append(curve)
-    title = "Learning curves"
-    if drawn[0].of_loss:
-        title = "Training loss of runs without a validation yet"
-    if behind:
-        title += ", the base in grey"
     return style.figure(
-        title,
+        "Learning curves, the base in grey" if behind else "Learning curves",
         columns=3,
         concat=[_panel(title, own, behind) for title, own in panels.items()],
         resolve={"scale": {"color": "independent", "strokeDash": "independent", "y": "shared"}},
@@ -96,20 +90,18 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
-    field, words = "perplexity", "validation perplexity"
-    if own[0].of_loss:
-        field, words = "loss", "training loss"
     x = style.axis("step", "optimiser step")
     x["scale"]["nice"] = False  # a nice axis would begin far below 0
     encoding = {
         "x": x,
-        "y": style.axis(field, words, log=True),
+        "y": style.axis("perplexity", "validation perplexity", log=True),
         "detail": {"field": "seeds"},
-        "tooltip": style.tooltip("row", "seeds", "step", field),
+        "tooltip": style.tooltip("row", "seeds", "step", "perplexity"),
     }
     # From the seventh row on colours repeat, in dashes.
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
-    by_row = {"field": "row", "legend": {"orient": "bottom", "columns": 3, "title": None}}
+    legend: Spec = {"orient": "bottom", "columns": 3, "title": None, "symbolType": "stroke"}
+    by_row = {"field": "row", "legend": legend}
     looks = {
         "color": {**by_row, "scale": {"range": style.COLOURS}},
         "strokeDash": {**by_row, "scale": {"range": dashes}},
@@ -117,15 +109,14 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     layers: list[Spec] = []
     if behind:
         grey: Spec = {"strokeWidth": 3, "color": style.GREY, "strokeOpacity": 0.55}
-        layers.append(style.layer("line", encoding, data=_records(behind, field), **grey))
-    lines = _records(own, field)
-    layers.append(style.layer("line", {**encoding, **looks}, data=lines, strokeWidth=1.5))
+        layers.append(style.layer("line", encoding, data=_records(behind), **grey))
+    layers += style.lines({**encoding, **looks}, _records(own), "row", "seeds", strokeWidth=1.5)
     return {"title": title, "width": 230, "height": 190, "layer": layers}
 
 
-def _records(curves: Sequence[Curve], field: str) -> list[Record]:
+def _records(curves: Sequence[Curve]) -> list[Record]:
     return [
-        {"row": curve.row, "seeds": curve.seeds, "step": step, field: value}
+        {"row": curve.row, "seeds": curve.seeds, "step": step, "perplexity": value}
         for curve in curves
         for step, value in curve.points
     ]

@@ -80,22 +80,23 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
                 values.append({**point, "is_best": name == best})
     if not values:
         return None
-    colour = {"condition": {"test": "datum.is_best", "value": style.BLUE}, "value": style.GREY}
-    size = {"condition": {"test": "datum.is_best", "value": 2.5}, "value": 0.8}
+    grey_or_blue = {
+        "condition": {"test": "datum.is_best", "value": style.BLUE},
+        "value": style.GREY,
+    }
+    encoding = {
+        "x": style.axis("step", "optimiser step"),
+        "y": _PERPLEXITY,
+        "detail": {"field": "trial"},
+        "color": grey_or_blue,
+        "strokeWidth": {"condition": {"test": "datum.is_best", "value": 2.5}, "value": 0.8},
+        "tooltip": style.tooltip("trial", "step", "perplexity"),
+    }
     return style.figure(
         "Learning curves, the best trial in blue",
         width=440,
         height=240,
-        data={"values": values},
-        mark={"type": "line", "strokeOpacity": 0.8},
-        encoding={
-            "x": style.axis("step", "optimiser step"),
-            "y": _PERPLEXITY,
-            "detail": {"field": "trial"},
-            "color": colour,
-            "size": size,
-            "tooltip": style.tooltip("trial", "step", "perplexity"),
-        },
+        layer=style.lines(encoding, values, "trial", strokeOpacity=0.8),
     )
 
 

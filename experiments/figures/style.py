@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -104,6 +105,20 @@ def layer(
     if where is not None:
         spec["transform"] = [{"filter": where}]
     return spec
+
+
+def lines(encoding: Spec, values: Sequence[Record], *names: str, **style: Any) -> Sequence[Spec]:
+    """A line for each series of ``values``, or a point where a series has one value alone.
+
+    Args:
+        names: the fields that tell one series from another
+    """
+    counts = Counter(tuple(record[name] for name in names) for record in values)
+    alone = [x for x in values if counts[tuple(x[name] for name in names)] == 1]
+    layers = [layer("line", encoding, data=values, **style)]
+    if alone:
+        layers.append(layer("point", encoding, data=alone, filled=True, size=40, opacity=1))
+    return layers
 
 
 def looks(

@@ -37,14 +37,26 @@ const config = {
   legend: text, title: { color: "currentColor", anchor: "start" }, view: { stroke: "#8884" },
 };
 
+const PANEL = 310; // pixels of a figure's panel with its axis
+
 async function draw(figure) {
-  const spec = figure.dataset.spec;
-  if (figure.drawn === spec || !window.vegaEmbed) return;
-  figure.drawn = spec;
+  const spec = JSON.parse(figure.dataset.spec);
+  if (spec.concat) {
+    const width = figure.parentElement.clientWidth;
+    const table = figure.parentElement.querySelector(".scroll")?.offsetWidth ?? 0;
+    const room = Math.floor((width - table) / PANEL) || Math.floor(width / PANEL) || 1;
+    spec.columns = Math.min(room, spec.concat.length);
+  }
+  const wanted = `${spec.columns} ${figure.dataset.spec}`; // drawn anew when the window is resized
+  if (figure.drawn === wanted || !window.vegaEmbed) return;
+  figure.drawn = wanted;
   const drawing = document.createElement("div"); // exchanged when it is ready
-  const { view } = await vegaEmbed(drawing, JSON.parse(spec), { actions: false, renderer: "svg", config });
+  drawing.className = "next";
+  figure.append(drawing);
+  const { view } = await vegaEmbed(drawing, spec, { actions: false, renderer: "svg", config });
   figure.view?.finalize();
   figure.view = view;
+  drawing.className = "";
   figure.replaceChildren(drawing);
 }
 

@@ -44,13 +44,18 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
     with serving(dashboard.Page([root])) as address:
         page.goto(address, wait_until="domcontentloaded")
         page.get_by_text("600/1,500").wait_for()
-        page.locator("figure svg").wait_for()
-        drawn = page.locator("figure svg").inner_html()
+        curves = page.locator("figure[id$=':curves'] svg")
+        curves.wait_for()
+        drawn = curves.inner_html()
+        panel = page.locator("figure[id$=':panel-perplexity']")
+        panel.locator("svg").wait_for()
+        (wide,) = panel.evaluate_all("found => found.map(x => x.querySelector('svg').clientWidth)")
         write_json(running / "progress.json", to_dict(training(750)))
         leave_curve(running, {200: 90.0, 400: 40.0, 600: 20.0})
         page.get_by_text("750/1,500").wait_for()
         page.wait_for_function(
-            "before => document.querySelector('figure svg').innerHTML !== before", arg=drawn
+            "before => document.querySelector(\"[id$=':curves'] svg\").innerHTML !== before",
+            arg=drawn,
         )
         summary = page.get_by_text("attempt 1: exit code 1")
         summary.click()  # opened by hand, it stays open
@@ -67,6 +72,10 @@ def test_a_table_changes_and_the_server_is_restarted(root: Path, page: Page) -> 
         page.get_by_text("7.77").wait_for()
         page.get_by_text("live", exact=True).wait_for()
         page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function(  # the panel takes the width that there is
+            "wide => document.querySelector(\"[id$=':panel-perplexity'] svg\").clientWidth < wide",
+            arg=wide,
+        )
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         assert violations(page) == []
 

@@ -91,14 +91,48 @@ def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
     for text in ("1 of 4 done", "4.92 · 25.8", "600/1,500", "2.500", "14.3K", "node-a", "it broke"):
         assert text in answer.text
     assert answer.headers["content-encoding"] == "gzip" and drawn(answer.text) == {90.0, 40.0}
-    assert "training loss" not in answer.text
     run = root / "pair-tiny/base/seed-2.attempt-1"
     leave_curve(run, {200: 90.0, 400: 40.0, 600: 20.0})
     assert drawn(get(address).text) == {90.0, 40.0, 20.0}
-    metrics = run / "metrics.csv"  # before the first validation
-    metrics.write_text(metrics.read_text().partition("\n")[0] + "\n50,4.25,70.1,0.1,1.0,,\n")
+
+
+def test_panels_show_what_runs_log_before_the_first_validation(address: str, root: Path) -> None:
+    run = root / "pair-tiny/base/seed-2.attempt-1"
+    leave_curve(run, {200: 90.0})
+    assert re.findall(r'<figure id="[^"]*:([\w-]+)"', get(address).text) == [
+        "panel-perplexity",
+        "curves",
+    ]
+    metrics = run / "metrics.csv"
+    metrics.write_text(metrics.read_text().partition("\n")[0] + "\n53,4.25,70.1,0.1,1.5,,\n")
+    (run / "speed.csv").write_text("step,tokens_per_second\n53,14300\n")
     page = get(address).text
-    assert "training loss" in page and '"loss": 4.25' in page and not drawn(page)
+    assert re.findall(r'<figure id="[^"]*:([\w-]+)"', page) == [
+        "panel-loss",
+        "panel-learning-rate",
+        "panel-gradient-norm",
+        "panel-speed",
+    ]
+    for value in (4.25, 0.1, 1.5, 14300.0):
+        assert f'{{"run": "base/seed-2", "step": 53, "value": {value}}}' in page
+
+
+def test_what_is_in_progress_comes_first_and_apart_from_what_was_given_up(
+    address: str, root: Path
+) -> None:
+    claim_plan(root / "a-table-that-waits", small_plan())
+    page = get(address).text
+    assert re.findall('<section id="([^"]*)"', page) == [
+        f"{root}/pair-tiny",
+        f"{root}/a-table-that-waits",
+    ]
+    captions = re.findall("<caption>(.*?)</caption>", page)
+    assert captions[:2] == ["in progress", "failed, given up or stopped"]
+    assert captions[2] == "PPL · BLEU of each row on the validation set, or its state"
+    running, failed = re.findall("<caption>(?:in progress|failed, ).*?</table>", page, re.DOTALL)
+    assert "base/seed-2" in running and "narrow" not in running
+    assert "narrow/seed-1" in failed and "base/" not in failed
+    assert '<th scope="col">step/PPL·BLEU</th>' in running
 
 
 def test_the_base_is_in_grey_and_no_published_row_taken_for_it() -> None:
