@@ -352,27 +352,28 @@ def attention(
 @command(
     "export runs/multi30k-seed1 --format safetensors --average 5",
     "export runs/multi30k-seed1 --format ctranslate2 --quantization int8 --check 1000",
+    "export runs/multi30k-seed1 --format hf --check 1000",
 )
 def export(
     directory: Run,
     /,
     *,
-    format: Literal["ctranslate2", "safetensors"],
+    format: Literal["ctranslate2", "safetensors", "hf"],
     quantization: Quantization | None = None,
     average: Average = None,
     output: Path | None = None,
     check: int | None = None,
     variant: Variants = (),
 ) -> None:
-    """Write a run's model for CTranslate2, or as safetensors.
+    """Write a run's model for CTranslate2 or Hugging Face transformers, or as safetensors.
 
     Needs the extra 'export': pip install '.[export]'.
 
     Args:
-        format: of the model
+        format: hf is a folder that transformers loads
         quantization: of CTranslate2's weights [default: float32]
         output: folder to write [default: DIRECTORY/FORMAT]
-        check: translate N lines with CTranslate2 and torch and compare [default: no check]
+        check: translate N lines with the export and with torch and compare [default: no check]
     """
     from experiments.export.export import export_run
 

@@ -22,7 +22,7 @@ def exported(folder: Path, config: ModelConfig = TINY_MODEL) -> Transformer:
     model = Transformer(config).eval()
     lines = [line for pair in number_pairs(211, seed=0) for line in pair]
     train_vocabulary(lines, config.vocab_size, folder / "vocabulary.model")
-    save_weights(model, folder)
+    save_weights(model.state_dict(), folder)
     values = {"name": "numbers", "config": {"model": to_dict(config)}}
     (folder / "config.json").write_text(json.dumps(values))
     return model
@@ -57,7 +57,7 @@ def test_its_files_may_be_links(tmp_path: Path) -> None:
 def test_layers_that_share_their_weights_are_written(tmp_path: Path) -> None:
     model = Transformer(TINY_MODEL)
     model.encoder[1] = model.encoder[0]  # pyright: ignore[reportIndexIssue]
-    save_weights(model, tmp_path)
+    save_weights(model.state_dict(), tmp_path)
     expected, found = model.state_dict(), load_weights(TINY_MODEL, tmp_path).state_dict()
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+from torch import Tensor
 
 from transformer.config import ModelConfig, from_dict
 from transformer.data.prepared import VOCABULARY_FILE
@@ -63,13 +66,11 @@ def load_weights(config: ModelConfig, directory: Path) -> Transformer:
     return model.eval()
 
 
-def save_weights(model: Transformer, directory: Path) -> None:
-    """Write the weights of ``model`` into an existing folder."""
+def save_weights(weights: Mapping[str, Tensor], directory: Path) -> None:
+    """Write weights, such as a model's ``state_dict()``, into an existing folder."""
     require("safetensors")
     from safetensors.torch import save
 
     # Copies, as a variant's layers may share weights, which safetensors refuses.
-    weights = {
-        name: weight.cpu().contiguous().clone() for name, weight in model.state_dict().items()
-    }
-    (directory / WEIGHTS_FILE).write_bytes(save(weights, {"format": "pt"}))
+    copies = {name: weight.cpu().contiguous().clone() for name, weight in weights.items()}
+    (directory / WEIGHTS_FILE).write_bytes(save(copies, {"format": "pt"}))

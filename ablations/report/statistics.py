@@ -1,8 +1,4 @@
-"""Means over seeds, differences, tests, rank correlation.
-
-scipy has most of this too, but where it is installed, importing Lightning imports it as well and
-takes twice as long.
-"""
+"""Differences, tests and rank correlations of rows with seeds."""
 
 from __future__ import annotations
 
@@ -14,65 +10,28 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from mpmath import betainc, findroot
+from mpmath import betainc
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
+from experiments.records.estimate import (
+    CONFIDENCE,
+    UNBOUNDED,
+    Bounds,
+    Estimate,
+    estimate,
+    t_quantile,
+)
+
 POWER = 0.8
 # More seeds than anyone is going to run.
 MAX_SEEDS = 100
 
 _DRAWS, _TABLES = 100_000, 20_000
 Array = NDArray[np.float64]
-Bounds = tuple[float, float]
-_UNBOUNDED = (-math.inf, math.inf)
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over ``count`` seeds that lies within ``bounds``, and its standard deviation: None for
-    one seed or values that are not finite, with ``pooled_freedom`` if it is pooled over rows.
-    """
-
-    mean: float
-    deviation: float | None
-    count: int
-    bounds: Bounds = _UNBOUNDED
-    pooled_freedom: int | None = None
-
-    @property
-    def standard_error(self) -> float | None:
-        """The standard error of the mean."""
-        return None if self.deviation is None else self.deviation / math.sqrt(self.count)
-
-    @property
-    def interval(self) -> Bounds | None:
-        """The 95 % interval by Student's t, cut off at the bounds."""
-        if self.standard_error is None:
-            return None
-        freedom = self.pooled_freedom or self.count - 1
-        half = t_quantile((1 + CONFIDENCE) / 2, freedom) * self.standard_error
-        return max(self.mean - half, self.bounds[0]), min(self.mean + half, self.bounds[1])
-
-    @property
-    def within_noise(self) -> bool | None:
-        """True if the interval contains 0; None without an interval."""
-        return None if self.interval is None else self.interval[0] <= 0 <= self.interval[1]
-
-
-def estimate(values: Sequence[float], bounds: Bounds = _UNBOUNDED) -> Estimate | None:
-    """The mean of one value per seed, which lies within ``bounds``; None without values."""
-    if not values:
-        return None
-    if not all(map(math.isfinite, values)):
-        # A run that diverged; fmean refuses infinities of both signs.
-        return Estimate(sum(values) / len(values), None, len(values), bounds)
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Estimate(statistics.fmean(values), deviation, len(values), bounds)
 
 
 def paired_difference(
-    ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = _UNBOUNDED
+    ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = UNBOUNDED
 ) -> Estimate | None:
     """The mean of ``ours`` less ``base``, by seed on a ``scale``; None without a common seed.
 
@@ -107,22 +66,6 @@ def _beta_quantile(probability: float, a: int, b: int) -> float:
         else:
             high = middle
     return (low + high) / 2
-
-
-@functools.cache
-def t_quantile(probability: float, freedom: int) -> float:
-    """The value that Student's t stays below with ``probability``, which is above a half."""
-
-    def excess(t: float) -> float:
-        return t_tail(t, freedom) - (1 - probability)
-
-    return float(findroot(excess, statistics.NormalDist().inv_cdf(probability)))
-
-
-def t_tail(t: float, freedom: int) -> float:
-    """The probability that Student's t is above ``t``, which is not below 0."""
-    share = freedom / (freedom + t**2)
-    return betainc(freedom / 2, 0.5, 0, share, regularized=True) / 2
 
 
 def required_seeds(difference: Estimate) -> int | None:

@@ -9,9 +9,14 @@ from typing import Any
 import ctranslate2
 import torch
 from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
-from torch import Tensor, nn
 
-from transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, DecodingConfig
+from experiments.export.weights import (
+    attention_weights,
+    copied,
+    learned_positions,
+    output_bias,
+)
+from transformer.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
 from transformer.errors import InputError
@@ -27,9 +32,6 @@ from transformer.model.encoder_decoder import (
 
 # Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
 _POSITIONS = 2_048
-# Added to the logits of padding and begin, which our search never chooses either. fp16 can hold
-# the number, and no logit outweighs it.
-_NEVER = -1e4
 # Source word-pieces per batch, with padding.
 _TOKENS_PER_BATCH = 1_024
 
@@ -64,18 +66,15 @@ def _specify(model: Transformer) -> tuple[Any, Any]:
     settings: dict[str, Any] = {"pre_norm": False, "head_dim": max(config.d_k, config.d_v)}
     encoder: Any = TransformerEncoderSpec(config.num_layers, config.num_heads, **settings)
     decoder: Any = TransformerDecoderSpec(config.num_layers, config.num_heads, **settings)
-    if model.embedding.positions is None:
+    positions = learned_positions(model.embedding, _POSITIONS)
+    if positions is None:
         positions = sinusoids(_POSITIONS, config.d_model)
-    else:  # the last learned position is repeated, as in our model
-        index = torch.arange(_POSITIONS).clamp_(max=config.max_positions - 1)
-        positions = _copy(model.embedding.positions)[index]
     pieces = model.embedding.weight[: config.vocab_size]
     for stack, embeddings in ((encoder, encoder.embeddings[0]), (decoder, decoder.embeddings)):
-        embeddings.weight = _copy(pieces)
+        embeddings.weight = copied(pieces)
         stack.position_encodings.encodings = positions
-    decoder.projection.weight = _copy(pieces)
-    decoder.projection.bias = torch.zeros(config.vocab_size)
-    decoder.projection.bias[[PAD_ID, BOS_ID]] = _NEVER
+    decoder.projection.weight = copied(pieces)
+    decoder.projection.bias = output_bias(config.vocab_size)
     for layer, target in zip(model.encoder, encoder.layer, strict=True):
         assert isinstance(layer, EncoderLayer)
         _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm)
@@ -89,30 +88,15 @@ def _specify(model: Transformer) -> tuple[Any, Any]:
 
 
 def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) -> None:
-    """Copy the weights, padding queries, keys and values with zeros to one width.
-
-    Zeros change no product, and the scale stays that of the true d_k.
-    """
-    heads, d_k, d_v = attention.num_heads, attention.d_k, attention.d_v
-    width = max(d_k, d_v)
-    key, value = _copy(attention.key_value.weight).split([heads * d_k, heads * d_v])
-    query = _widen_heads(_copy(attention.query.weight), heads, width)
-    key, value = _widen_heads(key, heads, width), _widen_heads(value, heads, width)
+    weights = attention_weights(attention, max(attention.d_k, attention.d_v))
     if len(target.linear) == 2:
-        target.linear[0].weight = torch.cat([query, key, value])
+        target.linear[0].weight = torch.cat(weights[:3])
     else:
-        target.linear[0].weight = query
-        target.linear[1].weight = torch.cat([key, value])
-    output = _copy(attention.output.weight)
-    target.linear[-1].weight = _widen_heads(output.T, heads, width).T.contiguous()
-    target.queries_scale = d_k**-0.5
-    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
-
-
-def _widen_heads(weight: Tensor, heads: int, width: int) -> Tensor:
-    """``(heads * narrow, columns)`` to ``(heads * width, columns)``, zeros below each head."""
-    by_head = weight.unflatten(0, (heads, -1))
-    return nn.functional.pad(by_head, (0, 0, 0, width - by_head.size(1))).flatten(0, 1)
+        target.linear[0].weight = weights.query
+        target.linear[1].weight = torch.cat(weights[1:3])
+    target.linear[-1].weight = weights.output
+    target.queries_scale = attention.d_k**-0.5
+    target.layer_norm.gamma, target.layer_norm.beta = copied(add.norm.weight), copied(add.norm.bias)
 
 
 def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> None:
@@ -120,13 +104,8 @@ def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> 
         (target.linear_0, feed_forward.inner),
         (target.linear_1, feed_forward.outer),
     ):
-        spec.weight, spec.bias = _copy(linear.weight), _copy(linear.bias)
-    target.layer_norm.gamma, target.layer_norm.beta = _copy(add.norm.weight), _copy(add.norm.bias)
-
-
-def _copy(weight: Tensor) -> Tensor:
-    """A copy in fp32, because CTranslate2 quantizes in place."""
-    return weight.detach().to("cpu", torch.float32, copy=True)
+        spec.weight, spec.bias = copied(linear.weight), copied(linear.bias)
+    target.layer_norm.gamma, target.layer_norm.beta = copied(add.norm.weight), copied(add.norm.bias)
 
 
 def compare_greedy(

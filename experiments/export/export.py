@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from experiments.evaluate.trained import load_trained, text_of_split
+from experiments.evaluate.trained import TrainedModel, load_trained, text_of_split
+from experiments.export.card import CARD_FILE, EXPERIMENT_FILE, model_card
 from experiments.records.data import recorded_data
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE, EXPORT_FILE
 from experiments.records.outputs import to_average
@@ -15,7 +17,16 @@ from transformer.config import to_dict
 from transformer.data.fetch.cache import sha256_of
 from transformer.data.prepared import VOCABULARY_FILE
 from transformer.errors import InputError, require
-from transformer.files import copy_plain, making, read_json, remove, rename, within, write_json
+from transformer.files import (
+    copy_plain,
+    making,
+    read_json,
+    remove,
+    rename,
+    within,
+    write_json,
+    write_output,
+)
 from transformer.pretrained import WEIGHTS_FILE, save_weights
 
 # What each format writes: a folder that holds these and nothing else may be replaced.
@@ -26,7 +37,14 @@ _FILES = {
     "safetensors": {
         WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, EXPORT_FILE, "attention.html",
     },
+    "hf": {
+        WEIGHTS_FILE, CONFIG_FILE, "generation_config.json", "source.spm", "target.spm",
+        "vocab.json", "tokenizer_config.json", CARD_FILE, EXPERIMENT_FILE, EXPORT_FILE,
+    },
 }  # fmt: skip
+_VOCABULARIES = {"hf": ("source.spm", "target.spm")}
+# The library that writes a format, or that a check needs, with the extra that brings it.
+_LIBRARIES = {"ctranslate2": "ctranslate2", "safetensors": "safetensors", "hf": "safetensors"}
 # Those that an export of an earlier version, or of a run without them, does not have.
 _OPTIONAL = {EXPORT_FILE, DATA_FILE, "attention.html"}
 
@@ -45,11 +63,15 @@ def export_run(
         output: the folder to write; None for one in ``directory``
         check: how many lines to translate with both; None for no check
     """
-    if format != "ctranslate2" and not (quantization is None and check is None):
-        raise InputError("--quantization and --check are for --format ctranslate2")
+    if format != "ctranslate2" and quantization is not None:
+        raise InputError("--quantization is for --format ctranslate2")
+    if format == "safetensors" and check is not None:
+        raise InputError("--check is for --format ctranslate2 and hf")
     if check is not None and check < 1:
         raise InputError(f"check is {check}, but must be at least 1")
-    require(format)
+    require(_LIBRARIES[format])
+    if format == "hf" and check is not None:
+        require("transformers", "hf")
     trained = load_trained(directory, average, device=torch.device("cpu"))
     output = output or directory / (f"{format}-{quantization}" if quantization else format)
     place = output.resolve()  # a link stays one
@@ -60,16 +82,7 @@ def export_run(
     lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
     with making(_new(place)) as folder:
         folder.mkdir()
-        copy_plain(directory / VOCABULARY_FILE, folder / VOCABULARY_FILE)
-        if format == "safetensors":
-            save_weights(trained.model, folder)
-            write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
-            if data is not None:  # it can be evaluated like a run
-                write_json(folder / DATA_FILE, to_dict(data))
-        else:
-            from experiments.export.conversion import write_ctranslate2_model
-
-            write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+        _write(format, trained, directory, folder, quantization)
         files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         weights = _weights(directory, trained.averaged)
         write_json(folder / EXPORT_FILE, {"weights": weights, "files": files})
@@ -81,11 +94,47 @@ def export_run(
     size = sum(file.stat().st_size for file in output.iterdir())
     print(f"{output}  {size / 2**20:.1f} MiB")
     if lines:
+        _compare(format, trained, output, lines)
+
+
+def _write(
+    format: str, trained: TrainedModel, directory: Path, folder: Path, quantization: str | None
+) -> None:
+    """Write all files of an export but ``export.json`` into an empty folder."""
+    for name in _VOCABULARIES.get(format, (VOCABULARY_FILE,)):
+        copy_plain(directory / VOCABULARY_FILE, folder / name)
+    if format == "hf":
+        from experiments.export.marian import write_marian_model
+
+        write_marian_model(trained, folder)
+        config = trained.experiment.config.without_folders
+        write_json(folder / EXPERIMENT_FILE, to_dict(replace(trained.experiment, config=config)))
+        write_output(folder / CARD_FILE, model_card(trained, directory))
+    elif format == "ctranslate2":
+        from experiments.export.conversion import write_ctranslate2_model
+
+        write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+    else:
+        save_weights(trained.model.state_dict(), folder)
+        write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
+        if (data := recorded_data(directory)) is not None:  # it can be evaluated like a run
+            write_json(folder / DATA_FILE, to_dict(data))
+
+
+def _compare(format: str, trained: TrainedModel, folder: Path, lines: list[str]) -> None:
+    """Print how many lines an export translates as torch does."""
+    if format == "ctranslate2":
         from experiments.export.conversion import compare_greedy
 
         extra = trained.experiment.config.decoding.max_extra_length
-        same, compared = compare_greedy(trained.model, trained.vocabulary, output, lines, extra)
+        same, compared = compare_greedy(trained.model, trained.vocabulary, folder, lines, extra)
         print(f"{same:,} of {compared:,} lines are translated as by torch, by greedy search")
+        return
+    from experiments.export.marian import compare_with_transformers
+
+    found, compared = compare_with_transformers(trained, folder, lines)
+    for kind, same in found.items():
+        print(f"{same:,} of {compared:,} lines are the same in transformers: {kind}")
 
 
 def _weights(directory: Path, count: int) -> list[str]:

@@ -105,6 +105,8 @@ def load_experiment(directory: Path) -> Experiment:
         )
     if (directory / "model.bin").is_file():
         raise InputError(f"{directory} is an export for CTranslate2: give the run")
+    if (directory / "generation_config.json").is_file():
+        raise InputError(f"{directory} is an export for transformers: give the run")
     return read_experiment(path)
 
 
