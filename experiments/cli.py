@@ -192,6 +192,7 @@ def train(
     accumulate: int = 1,
     limits: Annotated[Limits, FLAT] = Limits(),
     checkpoint_minutes: float | None = None,
+    keep_checkpoints: bool = False,
     compile: Compile = None,
     log: Log = "wandb",
 ) -> int:
@@ -205,6 +206,7 @@ def train(
         seed: of all random choices [default: the experiment's]
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: gradient-accumulation steps
+        keep_checkpoints: keep them whole after scoring [default: the weights that were scored]
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
     """
     trust(*variant)
@@ -228,7 +230,13 @@ def train(
 
     with _naming_the_option():
         outcome = execute(
-            experiment, directory, devices=devices, accumulate=accumulate, limits=limits, log=log
+            experiment,
+            directory,
+            devices=devices,
+            accumulate=accumulate,
+            limits=limits,
+            log=log,
+            keep_checkpoints=keep_checkpoints,
         )
     if outcome.state != RunState.DONE:
         if outcome.message and (outcome.signal is None or is_first_rank()):

@@ -16,7 +16,13 @@ from typing import Any
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 
-from experiments.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints, explain_restoring
+from experiments.callbacks.checkpoints import (
+    AtomicCheckpointIO,
+    Checkpoints,
+    check_whole,
+    explain_restoring,
+    keep_weights,
+)
 from experiments.callbacks.metrics import Clock, LogMetrics, ShowTraining, quieten_lightning
 from experiments.callbacks.stopping import StopEarly, StoppedError
 from experiments.devices import (
@@ -87,6 +93,7 @@ def run(
     fenced: bool = False,
     log: Log = "wandb",
     checkpoints: int = 1,
+    keep_checkpoints: bool = True,
 ) -> Result | None:
     """Train, evaluate and write the result, continuing where an earlier run in ``directory`` ended.
 
@@ -100,6 +107,8 @@ def run(
         fenced: another attempt may take the run over by renaming ``directory``; it exists already
             and is not made again, so that whatever this process writes after that fails
         checkpoints: how many of the last to keep, if not more are averaged
+        keep_checkpoints: False keeps, once a run is scored after its last configured step, only the
+            weights of the checkpoints that were averaged
 
     Raises:
         NonFiniteError: if training diverged; the result says so too
@@ -129,6 +138,9 @@ def run(
                 return None
             if diverged is None:
                 result = score_run(experiment, directory, data.corpus, trainer, clock, display)
+                training = experiment.config.training
+                if not keep_checkpoints and result.steps == training.max_steps:
+                    keep_weights(directory, training, checkpoints)
             else:
                 step = diverged.step
                 result = result_of_diverged(experiment, data.corpus, trainer, clock, step)
@@ -214,8 +226,10 @@ def _train(
     quieten_lightning()
     config = experiment.config.training
     step, checkpoint = _find_start(experiment, directory)
-    (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     max_steps = session.limits.steps(config.max_steps)
+    if checkpoint is not None and step < max_steps:
+        check_whole(checkpoint)
+    (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()
     checkpoints = Checkpoints(directory, config, clock, session.checkpoints)

@@ -32,14 +32,15 @@ from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
 from transformer.formats import MISSING, counted, duration, millions, size
 
-_PARAMETER_BYTES = 12  # a weight and Adam's two moments, in fp32
+_WEIGHT_BYTES = 4  # in fp32; Adam's two moments take as many each
 _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
     """The cost of one run of a row, in seconds of each of its devices; ``left`` have no result. A
-    row that shares the training of one before it costs no FLOPs and no disk.
+    row that shares the training of one before it costs no FLOPs and no disk. ``disk_bytes`` are the
+    weights that stay, and ``checkpoint_bytes`` what a run needs while it is trained.
     """
 
     name: str
@@ -48,6 +49,7 @@ class RowCost:
     seconds: float
     memory_bytes: int | None
     disk_bytes: int
+    checkpoint_bytes: int
     left: int
 
 
@@ -57,8 +59,10 @@ class TableCost:
 
     ``settings`` are the scale's in words; ``basis`` says how the speed of the ``device`` is known.
     ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
-    ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``. ``tuning``
-    is what it costs to choose the learning rates of a tuned table, which is not in these figures.
+    ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
+    ``disk_bytes`` are the weights of all runs, and ``checkpoint_bytes`` their whole checkpoints,
+    which ``--keep-checkpoints`` keeps. ``tuning`` is what it costs to choose the learning rates of a
+    tuned table, which is not in these figures.
     """
 
     table: str
@@ -77,6 +81,7 @@ class TableCost:
     seconds: float
     device_seconds: float
     disk_bytes: int
+    checkpoint_bytes: int
     runs_left: int
     seconds_left: float
     tuning: TableCost | None = None
@@ -173,6 +178,7 @@ def _estimate(
         seconds=until_the_last([], each, at_once),
         device_seconds=sum(each) * ranks / sharing,
         disk_bytes=len(seeds) * sum(row.disk_bytes for row in rows),
+        checkpoint_bytes=len(seeds) * sum(row.checkpoint_bytes for row in rows),
         runs_left=len(left),
         seconds_left=until_the_last([], left, at_once),
     )
@@ -230,14 +236,15 @@ def _cost_of_row(
         flops=run_flops(config) if kept else 0.0,
         seconds=speed.seconds(config, devices) if kept else SCORING_SECONDS,
         memory_bytes=speed.memory.get(name),
-        disk_bytes=checkpoint_bytes(config, kept) if kept else 0,
+        disk_bytes=kept * count_parameters(config.model) * _WEIGHT_BYTES,
+        checkpoint_bytes=checkpoint_bytes(config, kept) if kept else 0,
         left=left,
     )
 
 
 def checkpoint_bytes(config: Config, kept: int) -> int:
     """Disk space of so many checkpoints, or of the fewest that a run keeps."""
-    each = count_parameters(config.model) * _PARAMETER_BYTES
+    each = 3 * count_parameters(config.model) * _WEIGHT_BYTES
     return max(_MIN_CHECKPOINTS, kept) * each
 
 
@@ -300,4 +307,9 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
         yield "memory: the most that a process held, in finished runs or else in the steps measured"
     else:
         yield "memory: not measured"
-    yield f"disk: {size(estimate.disk_bytes)} of checkpoints"
+    largest = max(row.checkpoint_bytes for row in estimate.rows)
+    yield (
+        f"disk: {size(estimate.disk_bytes)} of weights, and up to "
+        f"{size(estimate.at_once * largest)} of checkpoints of runs in progress; with "
+        f"--keep-checkpoints {size(estimate.checkpoint_bytes)}"
+    )

@@ -217,6 +217,7 @@ class Driver:
             log=self._options.log,
             shares=self._cells.shares(name),
             checkpoints=self._cells.checkpoints(name),
+            keep_checkpoints=self._options.keep_checkpoints,
         )
         self._running[name], self._begun[name] = place, experiment
         self._executor.start(job, place)

@@ -1,8 +1,8 @@
 """The entry point of a run's process.
 
-``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG CHECKPOINTS`` carries out the run that
-``config.json`` describes, or one rank of it, until its standard input closes; it keeps at least so
-many checkpoints.
+``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG CHECKPOINTS KEEP`` carries out the run
+that ``config.json`` describes, or one rank of it, until its standard input closes; it keeps at
+least so many checkpoints, once it is scored ``whole`` or only their ``weights``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,17 @@ def main(arguments: Sequence[str], driver: int = 0) -> int:
     Exit codes: 0 done, 2 bad input, 74 blocked by its surroundings, 75 stopped after a checkpoint,
     1 failed or diverged.
     """
-    folder, accumulate, log, checkpoints = arguments
+    folder, accumulate, log, checkpoints, keep = arguments
     _exit_on_signals()
     threading.Thread(target=_watch_parent, args=(os.getppid(), driver), daemon=True).start()
     prepare_streams()
     directory, started_at = Path(folder), time.time()
     outcome = _carry_out(
-        directory, accumulate=int(accumulate), log=cast(Log, log), checkpoints=int(checkpoints)
+        directory,
+        accumulate=int(accumulate),
+        log=cast(Log, log),
+        checkpoints=int(checkpoints),
+        keep_checkpoints=keep == "whole",
     )
     for number in stop_signals():  # they would only interrupt the exit handlers
         signal.signal(number, signal.SIG_IGN)

@@ -76,6 +76,9 @@ class Options(Places):
     retry_failed: bool = False
     """also run what was given up before"""
 
+    keep_checkpoints: bool = False
+    """keep them whole after scoring, to train on [default: the weights that were scored]"""
+
     # These change the rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None
     """matmul precision [default: that of earlier runs, else bf16 where it is faster]"""

@@ -56,8 +56,9 @@ class Job:
 
     ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
     ``retries`` times is given up. Those of ``shares`` have the same training, which keeps at least
-    so many of its last ``checkpoints``. The process works in ``folder`` with the variables
-    ``environment``, and is one of the ``driver`` of that name.
+    so many of its last ``checkpoints``; with ``keep_checkpoints`` they stay whole once it is
+    scored. The process works in ``folder`` with the variables ``environment``, and is one of the
+    ``driver`` of that name.
     """
 
     root: Path
@@ -68,6 +69,7 @@ class Job:
     log: Log = "wandb"
     shares: tuple[str, ...] = ()
     checkpoints: int = 1
+    keep_checkpoints: bool = False
     driver: str = field(default_factory=own_name)
     folder: Path = field(default_factory=Path.cwd)
     environment: dict[str, str] = field(default_factory=dict[str, str])
@@ -121,7 +123,8 @@ def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
 
 def _settings(job: Job) -> tuple[str, ...]:
     """The arguments of a run's process after its directory."""
-    return str(job.accumulate), job.log, str(job.checkpoints)
+    whole = "whole" if job.keep_checkpoints else "weights"
+    return str(job.accumulate), job.log, str(job.checkpoints), whole
 
 
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:

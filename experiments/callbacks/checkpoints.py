@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,14 @@ from lightning.pytorch import Callback, Trainer
 
 from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.experiment import CHECKPOINTS
-from experiments.records.outputs import is_regular, step_checkpoints
+from experiments.records.outputs import is_regular, step_checkpoints, to_average
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
 from transformer.errors import InputError
 from transformer.files import replacing
 
+# Where Lightning keeps the moments of Adam, which take two thirds of a checkpoint.
+_MOMENTS = "optimizer_states"
 # Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
 # Where Lightning reads a checkpoint.
@@ -66,6 +69,45 @@ def explain_restoring(checkpoint: Path | None) -> Generator[None]:
         ) from error
 
 
+def _scored(config: TrainingConfig) -> int:
+    """How many of the last checkpoints are averaged to score a run."""
+    return max(config.average_checkpoints, config.also_average or 1)
+
+
+def keep_weights(directory: Path, config: TrainingConfig, kept: int = 1) -> None:
+    """Keep only the weights of the checkpoints that are scored, and of at least the last ``kept``.
+
+    For a run that was scored after its last step, where the moments are not needed: a run that is
+    killed meanwhile is scored again by the same command. If the disk is full, a warning says so and
+    what is left stays whole.
+    """
+    try:
+        scored = to_average(directory, max(_scored(config), kept))
+        for path in scored:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            if content.get(_MOMENTS):
+                AtomicCheckpointIO().save_checkpoint(content | {_MOMENTS: []}, path)
+        for _, path in step_checkpoints(directory):
+            if path not in scored:
+                path.unlink()
+    except OSError as error:
+        warnings.warn(f"some checkpoints are kept whole: {error}", stacklevel=2)
+
+
+def check_whole(checkpoint: Path) -> None:
+    """Check that training can be continued from a checkpoint.
+
+    Raises:
+        InputError: if :func:`keep_weights` has left only its weights.
+    """
+    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    if isinstance(content, dict) and content.get(_MOMENTS) == []:
+        raise InputError(
+            f"{checkpoint} has only the weights, as its run was scored without --keep-checkpoints: "
+            "training cannot continue from it; train in another directory"
+        )
+
+
 class Checkpoints(Callback):
     """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged,
     and at least ``kept``.
@@ -81,8 +123,7 @@ class Checkpoints(Callback):
         self._directory = directory
         self._config = config
         self._clock = clock
-        averaged = max(config.average_checkpoints, config.also_average or 0)
-        self._keep = max(_FEWEST_KEPT, averaged, kept)
+        self._keep = max(_FEWEST_KEPT, _scored(config), kept)
         self._intervals = 0
         self._due = self._ending = False
 

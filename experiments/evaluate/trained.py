@@ -181,8 +181,8 @@ def choose_checkpoints(
         raise InputError(f"{directory} has no checkpoint that can be read: train it first")
     if average is not None and len(paths) < average:
         raise InputError(
-            f"{directory} holds {len(paths)} of the {average} checkpoints to average: "
-            "train longer, with average_checkpoints set to as many"
+            f"{directory} holds {len(paths)} of the {average} checkpoints to average, as a run "
+            "keeps those that it was scored with: train with average_checkpoints set to as many"
         )
     return paths
 

@@ -70,8 +70,10 @@ def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     assert found.seconds == pytest.approx(2 * (base.seconds + big.seconds))
     assert found.flops == pytest.approx(2 * (9.4e17 + 9.6e18), rel=0.01)
     assert found.device_seconds == pytest.approx(8 * found.seconds)
-    # Five checkpoints of weights and both moments.
-    assert base.disk_bytes == 63_045_632 * 60
+    # Five checkpoints of weights, and of both moments.
+    assert base.disk_bytes == 63_045_632 * 20
+    assert base.checkpoint_bytes == 63_045_632 * 60
+    assert found.checkpoint_bytes == 2 * (base.checkpoint_bytes + big.checkpoint_bytes)
 
 
 def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:

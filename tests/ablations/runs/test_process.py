@@ -217,7 +217,7 @@ def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
     folder: Path, begin: Start, tmp_path: Path
 ):
     directory = claimed(tmp_path / "run", folder, **LONG)
-    running = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None)
+    running = begin("ablations.runs.entry", directory, "1", "none", "1", "whole", stdin=None)
     running.wait_until(lambda: trains(directory))
     running.close_stdin()
     assert running.finish().code == STOPPED_EXIT_CODE
@@ -228,7 +228,7 @@ def test_a_signal_before_training_ends_the_run_as_stopped(
     folder: Path, begin: Start, tmp_path: Path
 ):
     directory = claimed(tmp_path / "run", folder)
-    running = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None)
+    running = begin("ablations.runs.entry", directory, "1", "none", "1", "whole", stdin=None)
     running.wait_until(lambda: read_progress(directory) is not None)
     assert running.finish(signal.SIGTERM).code == STOPPED_EXIT_CODE
     progress = read_progress(directory)
@@ -296,7 +296,7 @@ def test_how_a_run_ends_is_its_exit_code_its_last_line_and_its_progress(
     tmp_path: Path,
 ):
     directory = claimed(tmp_path / "run", folder, **settings)
-    ended = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None).finish()
+    ended = begin("ablations.runs.entry", directory, "1", "none", "1", "whole", stdin=None).finish()
     assert ended.code == code, ended
     progress, result = read_progress(directory), load_result(directory)
     assert progress is not None and progress.stage == stage
@@ -311,7 +311,9 @@ def test_how_a_run_ends_is_its_exit_code_its_last_line_and_its_progress(
     assert result.has_diverged or stage == "done"
     assert math.isinf(result.perplexity) == (stage == "diverged")
     if stage == "diverged":  # the same command says so again, and trains nothing
-        again = begin("ablations.runs.entry", directory, "1", "none", "1", stdin=None).finish()
+        again = begin(
+            "ablations.runs.entry", directory, "1", "none", "1", "whole", stdin=None
+        ).finish()
         assert again.code == code and f"ended at step {result.diverged_at}" in again.stderr
         assert load_result(directory) == result
         check_unchanged(directory)

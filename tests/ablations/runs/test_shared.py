@@ -170,8 +170,9 @@ def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call
     found = plan_table(str(mine), wanted, device="H100", devices=1, places=Places())
     base, beam, free, average = found.rows
     assert beam.flops == average.flops == beam.disk_bytes == 0 < free.flops
+    assert beam.checkpoint_bytes == 0
     assert beam.seconds == average.seconds == SCORING_SECONDS
-    assert base.disk_bytes == 3 * base.parameters * 12  # as average3 needs
+    assert base.disk_bytes == 3 * base.parameters * 4  # as average3 needs
     assert found.runs == found.runs_left == 8
     prepare_stand_ins(out, {"base/seed-1": "crash", "free/seed-1": "crash"})
     call(f"{RUN} --retries 0")

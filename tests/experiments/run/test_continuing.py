@@ -55,7 +55,7 @@ def test_a_run_killed_repeatedly_ends_as_an_undisturbed_one(
     times: int, seed: int, finished: Path, experiment: Experiment, begin: Start, tmp_path: Path
 ):
     directory, random, late = tmp_path / "run", Random(seed), 0
-    words = ("ablations.runs.entry", directory, "1", "none", "1")
+    words = ("ablations.runs.entry", directory, "1", "none", "1", "whole")
     new_run(directory, experiment)
     for number in range(times):  # at random steps
         stop = _steps(directory) + random.randint(1, 20 // times)
@@ -202,7 +202,10 @@ def test_a_run_ended_by_max_steps_and_then_by_a_full_disk_continues_as_if_it_had
     first = result_of(experiment, directory, limits=Limits(max_steps=13))
     assert first.steps == 13 and first == load_result(directory)
     _, newest = step_checkpoints(directory)[-1]
-    words, size = ("ablations.runs.entry", directory, "1", "none", "1"), newest.stat().st_size
+    words, size = (
+        ("ablations.runs.entry", directory, "1", "none", "1", "whole"),
+        newest.stat().st_size,
+    )
     ended = command(*words, stdin=None, largest_file=size // 2)
     assert ended.code == BLOCKED_EXIT_CODE
     assert ended.lines[-1] == f"[Errno 27] File too large: '{newest.with_stem('step-00000020')}'"

@@ -241,7 +241,7 @@ def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
 ):
     directory = tmp_path / "run"
     new_run(directory, tiny_experiment(folder, max_steps=2, d_ff=_WIDE))
-    words = ("ablations.runs.entry", directory, "1", "none", "1")
+    words = ("ablations.runs.entry", directory, "1", "none", "1", "whole")
     ended = command(*words, stdin=None, spare_memory=_SPARE_BYTES)
     assert ended.code == 1, ended
     message = ended.lines[-1]
@@ -283,7 +283,7 @@ def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
     environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
-    words = ("ablations.runs.entry", directory, "1", "none", "1")
+    words = ("ablations.runs.entry", directory, "1", "none", "1", "whole")
     return begin(*words, stdin=None, environment=environment)
 
 
@@ -338,7 +338,7 @@ def test_torchs_launcher_begins_the_ranks(
     parsed = get_args_parser().parse_args(words)
     assert (parsed.standalone, parsed.nproc_per_node, parsed.module) == (True, "2", True)
     assert parsed.training_script == "ablations.runs.entry"
-    assert parsed.training_script_args == [str(tmp_path), "3", "none", "1"]
+    assert parsed.training_script_args == [str(tmp_path), "3", "none", "1", "weights"]
 
 
 @pytest.mark.slow
