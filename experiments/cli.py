@@ -265,7 +265,7 @@ def evaluate(
 ) -> None:
     """Score a run on a split of its corpus, or on a text of your own.
 
-    Prints BLEU with its signature and the perplexity.
+    Prints BLEU and chrF with their signatures, and perplexity; of a parser, F1.
 
     Args:
         split: valid, test, or a set of sacreBLEU [default: valid]

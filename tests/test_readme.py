@@ -267,7 +267,7 @@ def test_the_library_example_trains_scores_loads_and_translates(
     exec(code, names)
     said = capsys.readouterr()
     assert "Epoch 1/1" in said.out + said.err
-    for words in ("Bleu(score=", "Perplexity(per_token="):
+    for words in ("CorpusScore(score=", "Perplexity(per_token="):
         assert words in said.out
     names |= {"model": names["module"].model, "lines": ["one two", "three"]}
     names["decoding"] = names["config"].decoding

@@ -34,7 +34,7 @@ from transformer.variant import replace_parts, variant_name
 
 if TYPE_CHECKING:
     from transformer.data.module import TranslationDataModule
-    from transformer.evaluation.bleu import bleu, tokenised_bleu
+    from transformer.evaluation.bleu import bleu, chrf, tokenised_bleu
     from transformer.evaluation.perplexity import perplexity, translate
     from transformer.model.encoder_decoder import Transformer
     from transformer.pretrained import load_pretrained
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "TranslationDataModule": "data.module",
     "bleu": "evaluation.bleu",
+    "chrf": "evaluation.bleu",
     "tokenised_bleu": "evaluation.bleu",
     "perplexity": "evaluation.perplexity",
     "translate": "evaluation.perplexity",
@@ -87,6 +88,7 @@ __all__ = [  # noqa: RUF022 - in the order in which they are needed
     "load_pretrained",
     "translate",
     "bleu",
+    "chrf",
     "tokenised_bleu",
     "perplexity",
     "InputError",

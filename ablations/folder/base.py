@@ -25,11 +25,13 @@ from transformer.files import copy_plain, making, within
 
 # A value for each column, such as a row of a DataFrame.
 Record = dict[str, Value]
-# The figures of a result in records and in results.csv.
+# Figures that older results lack.
+LATER_FIGURES = ("chrf", "test_chrf")
+# The figures of a result in records and, as far as a run has them, in results.csv.
 FIGURES = (
-    *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu", "f1"),
-    *("test_f1", "parameters", "steps", "target_tokens", "flops", "train_seconds"),
-    *("tokens_per_second", "device", "precision", "commit"),
+    *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu"),
+    *(*LATER_FIGURES, "f1", "test_f1", "parameters", "steps", "target_tokens", "flops"),
+    *("train_seconds", "tokens_per_second", "device", "precision", "commit"),
 )
 
 

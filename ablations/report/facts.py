@@ -16,6 +16,7 @@ _SIZES = 9  # columns of Table 3 that describe the model
 _SHARED = {
     "BLEU": "bleu_signature",
     "BLEU tokenised": "tokenised_bleu_signature",
+    "chrF": "chrf_signature",
     "data": "data_digest",
     "device": "device",
     "precision": "precision",
@@ -94,7 +95,7 @@ def facts_of_results(
         return
     for name, field in _SHARED.items():
         known = results
-        if name.startswith("BLEU"):  # not all runs have one
+        if field.endswith("_signature"):  # not all runs have one
             known = [result for result in results if getattr(result, field)]
         if any(getattr(result, field) not in (None, 1) for result in known):
             yield name, _tally(known, field)

@@ -34,6 +34,7 @@ OTHER_SCORES = {
     "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
     "averaged_perplexity": ("PPL averaged", MEASURES["perplexity"].digits),
     "averaged_bleu": ("BLEU averaged", MEASURES["bleu"].digits),
+    "averaged_chrf": ("chrF averaged", MEASURES["chrf"].digits),
     "averaged_f1": ("F1 averaged", MEASURES["f1"].digits),
 }
 _COSTS = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import TableFolder
-from ablations.folder.base import FIGURES
+from ablations.folder.base import FIGURES, LATER_FIGURES
 from ablations.report.diverged import shares_of_diverged
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
@@ -92,7 +92,12 @@ def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
     quoted = table.plan.measures if table.plan.is_compared else ()
-    heads = ["row", *table.shown, *FIGURES]
+    figures = [
+        name
+        for name in FIGURES
+        if name not in LATER_FIGURES or any(getattr(x, name) is not None for x in table.results)
+    ]
+    heads = ["row", *table.shown, *figures]
     yield [*heads, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:
         paper = [row.scores[name].paper for name in quoted]

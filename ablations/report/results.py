@@ -43,6 +43,10 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
         columns.append(Column(label(name), cells, style="setting", optional=2))
     for measure in table.measures:
         columns += _scores(table, measure)
+    for measure in (MEASURES["chrf"], MEASURES["test_chrf"]):
+        if measure not in table.measures:
+            cells = [_mean(row.means.get(measure.name), measure.digits) for row in rows]
+            columns.append(Column("", cells, measure.short, "ours", optional=1))
     for name, (title, digits) in OTHER_SCORES.items():
         cells = [_mean(row.means.get(name), digits) for row in rows]
         columns.append(Column(title, cells, optional=1))

@@ -17,7 +17,7 @@ from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.grid import Column, Grid
 from ablations.report.layout import TEMPLATES, Figure, write_files
 from ablations.report.numbers import compute_numbers
-from ablations.report.results import label, results_grid, setting
+from ablations.report.results import filled, label, results_grid, setting
 from ablations.report.seeds import verdicts
 from ablations.search.search import Search
 from ablations.search.trials import Trial, best, ranked, write_best
@@ -35,6 +35,7 @@ from transformer.evaluation.counts import count_parameters
 # PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
 # of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
+_CHRF = MEASURES["chrf"]
 _MOST_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
@@ -240,10 +241,13 @@ def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
     """A trial's scores by the heads of their columns; a pruned one has a perplexity alone."""
     perplexity, score = (MEASURES[name] for name in search.measures)
     result = trial.result if trial else None
-    return {
+    found = {
         perplexity.short: formats.number(trial.perplexity if trial else None, perplexity.digits),
         score.short: formats.number(getattr(result, score.name, None), score.digits),
     }
+    if result is not None and result.chrf is not None:
+        found[_CHRF.short] = formats.number(result.chrf, _CHRF.digits)
+    return found
 
 
 def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -> Grid:
@@ -257,6 +261,7 @@ def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -
         Column("step", [f"{trial.step:,}" for trial in begun]),
         Column(perplexity, [of_trial[perplexity] for of_trial in scores], style="found"),
         Column(score, [of_trial[score] for of_trial in scores]),
+        *filled([Column(_CHRF.short, [of_trial.get(_CHRF.short, "") for of_trial in scores])]),
         Column("params", [_millions(search.configure(trial.values)) for trial in begun]),
     ]
     words = [_in_words(search, trial.values) for trial in begun]

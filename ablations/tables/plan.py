@@ -35,6 +35,10 @@ from transformer.files import locked, make_directory, read_json, write_json
 from transformer.variant import current_name
 
 LOCK_FILE = ".plan.lock"
+_MEASURES_OF_TASK = {
+    "translation": ("perplexity", "bleu", "chrf"),
+    "parsing": ("perplexity", "f1"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +106,7 @@ class Plan(Divisors):
         for name in self.measures:
             if name not in MEASURES:
                 raise unknown_name("measure", name, MEASURES)
-            if name.removeprefix("test_") not in ("perplexity", corpus.measure):
+            if name.removeprefix("test_") not in _MEASURES_OF_TASK[corpus.task]:
                 raise InputError(f"measure {name!r} is not one of {corpus.task}")
         if not self.rows:
             raise InputError(f"table {self.table!r} has no rows")

@@ -54,7 +54,8 @@ _SAMPLES = 5
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
     """The translations, or parses, of a text, and their figures by field of a :class:`Result`;
-    ``signatures`` are those of both kinds of BLEU, and ``seconds`` is the time that decoding took.
+    ``signatures`` are those of both kinds of BLEU and of chrF, and ``seconds`` is the time that
+    decoding took.
     """
 
     translations: list[str]

@@ -27,7 +27,7 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu, tokenised_bleu
+from transformer.evaluation.bleu import bleu, chrf, tokenised_bleu
 from transformer.evaluation.perplexity import translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.parsing.constraint import Spelling, TreeConstraint
@@ -76,6 +76,7 @@ class TrainedModel:
         scores = {
             "bleu": bleu(hypotheses, reference, language),
             "tokenised_bleu": tokenised_bleu(hypotheses, reference, language),
+            "chrf": chrf(hypotheses, reference),
         }
         signatures = {f"{name}_signature": found.signature for name, found in scores.items()}
         return {name: found.score for name, found in scores.items()}, signatures

@@ -40,6 +40,7 @@ class Averaged:
     checkpoints: int
     bleu: float | None = None
     tokenised_bleu: float | None = None
+    chrf: float | None = None
     perplexity: float
     perplexity_per_char: float
     parses: Parses | None = None
@@ -54,9 +55,10 @@ class Result:
     """One finished run; its names are those of the columns in reports.
 
     Scores are of the validation set, as in Table 3; those of the test set begin with ``test_``.
-    ``bleu`` is sacreBLEU's, ``tokenised_bleu`` is computed as in the paper; a parser has ``parses``
-    instead. ``perplexity`` is per word-piece, ``perplexity_per_char`` per character of the
-    reference. ``averaged`` has the scores of an average of more checkpoints, where asked for.
+    ``bleu`` and ``chrf`` are sacreBLEU's, ``tokenised_bleu`` is computed as in the paper; a parser
+    has ``parses`` instead. ``perplexity`` is per word-piece, ``perplexity_per_char`` per character
+    of the reference. ``averaged`` has the scores of an average of more checkpoints, where asked
+    for.
 
     ``parameters`` is the model's own count, ``parameters_paper_vocab`` that with the 40,960
     embedding rows that fit the paper's column. Tokens exclude padding and are summed over all
@@ -112,6 +114,9 @@ class Result:
     sentences_per_second: float | None = None
     unigram_perplexity: float | None = None
     diverged_at: int | None = None
+    chrf: float | None = None
+    chrf_signature: str | None = None
+    test_chrf: float | None = None
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)
@@ -156,26 +161,34 @@ def result_lines(result: Result) -> list[str]:
         lines.append(f"{score_line('valid', mean)}  (mean of {mean.checkpoints} checkpoints)")
     if result.test_perplexity is not None:
         lines.append(score_line("test", result, "test_"))
-    return [*lines, *signature_lines(result.bleu_signature, result.tokenised_bleu_signature)]
+    signatures = (result.bleu_signature, result.tokenised_bleu_signature, result.chrf_signature)
+    return [*lines, *signature_lines(*signatures)]
 
 
 def signature_lines(
-    bleu_signature: str | None = None, tokenised_bleu_signature: str | None = None
+    bleu_signature: str | None = None,
+    tokenised_bleu_signature: str | None = None,
+    chrf_signature: str | None = None,
 ) -> list[str]:
-    """A line for each kind of BLEU that there is."""
-    named = {"BLEU": bleu_signature, "tokenised BLEU": tokenised_bleu_signature}
+    """A line for each signature that there is."""
+    named = {
+        "BLEU": bleu_signature,
+        "tokenised BLEU": tokenised_bleu_signature,
+        "chrF": chrf_signature,
+    }
     return [f"{name}: {signature}" for name, signature in named.items() if signature]
 
 
 def score_line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
     """The scores of one text in one line."""
-    bleu, tokenised, parses, perplexity = (
+    bleu, tokenised, chrf, parses, perplexity = (
         getattr(scores, f"{prefix}{name}")
-        for name in ("bleu", "tokenised_bleu", "parses", "perplexity")
+        for name in ("bleu", "tokenised_bleu", "chrf", "parses", "perplexity")
     )
     parts = [split.ljust(5)]
     parts += [] if bleu is None else [f"BLEU {bleu:.2f}"]
     parts += [] if tokenised is None else [f"tokenised BLEU {tokenised:.2f}"]
+    parts += [] if chrf is None else [f"chrF {chrf:.2f}"]
     if parses is not None:
         parts.append(
             f"F1 {parses.f1:.2f} (precision {parses.precision:.1f}, recall {parses.recall:.1f}, "
@@ -225,7 +238,8 @@ class Measure:
 
     @property
     def title(self) -> str:
-        return self.label[0].upper() + self.label[1:]
+        """Its name at the start of a sentence."""
+        return self.label.capitalize() if self.label.islower() else self.label
 
     @property
     def is_of_test(self) -> bool:
@@ -238,6 +252,8 @@ MEASURES = {
         Measure("perplexity", "perplexity", "PPL", 3, 2, "minimize", (1.0, math.inf)),
         Measure("bleu", "BLEU", "BLEU", 1, 1),
         Measure("test_bleu", "BLEU of the test set", "BLEU test", 1, 1),
+        Measure("chrf", "chrF", "chrF", 1, 1),
+        Measure("test_chrf", "chrF of the test set", "chrF test", 1, 1),
         Measure("f1", "F1", "F1", 1, 1),
         Measure("test_f1", "F1 of the test set", "F1 test", 1, 1),
     )

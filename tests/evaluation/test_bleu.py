@@ -1,4 +1,4 @@
-"""BLEU against sacreBLEU, and tokenised BLEU against Papineni's formula."""
+"""BLEU and chrF against sacreBLEU and by hand, and tokenised BLEU against Papineni's formula."""
 
 # ruff: noqa: RUF001 - the quotes and dashes of other languages are what is tested
 
@@ -11,7 +11,7 @@ import pytest
 import sacrebleu
 
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu, moses_tokens, tokenised_bleu
+from transformer.evaluation.bleu import bleu, chrf, moses_tokens, tokenised_bleu
 
 HYPOTHESES = ["The cat sat on the mat.", "A dog, barked loudly; at 3.5 cats!", "Quite another one."]
 TRUTHS = ["The cat sat on a mat.", "A dog barked loudly at 3.5 cats!", "Something else entirely."]
@@ -35,11 +35,31 @@ def test_bleu_is_sacrebleus_with_its_signature() -> None:
     assert 20 < found.score < 80
     assert math.isclose(bleu(TRUTHS, TRUTHS).score, 100.0)
     for lines, references, counts in ((HYPOTHESES[:2], TRUTHS, "2 .* 3"), ([], [], "0 .* 0")):
-        with pytest.raises(InputError, match=f"no BLEU of {counts} references: give one"):
+        with pytest.raises(InputError, match=f"no score of {counts} references: give one"):
             bleu(lines, references)
     assert found.signature == (
         f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     )
+
+
+def test_chrf_is_the_mean_of_f_scores_over_orders_of_characters() -> None:
+    """Popović (2015, 2017): precision and recall averaged over n-grams of 1 to 6 letters, spaces
+    left out, and recall counted twice.
+    """
+    ours, reference = "eins zwo drei", "eins zwei vier"
+    # Of n = 1 to 6: n-grams in common, of ours and of the reference.
+    common, of_ours, of_reference = [9, 6, 4, 3, 2, 1], range(11, 5, -1), range(12, 6, -1)
+    precision = sum(x / y for x, y in zip(common, of_ours, strict=True)) / 6
+    recall = sum(x / y for x, y in zip(common, of_reference, strict=True)) / 6
+    found = chrf([ours], [reference])
+    expected = 100 * 5 * precision * recall / (4 * precision + recall)
+    assert math.isclose(found.score, expected), (found.score, expected)
+    assert found.signature == (
+        f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{sacrebleu.__version__}"
+    )
+    assert chrf(HYPOTHESES, TRUTHS).score == sacrebleu.corpus_chrf(HYPOTHESES, [TRUTHS]).score
+    with pytest.raises(InputError, match="no score of 2 hypotheses and 3 references"):
+        chrf(HYPOTHESES[:2], TRUTHS)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""BLEU by sacreBLEU, and tokenised as the paper's."""
+"""BLEU and chrF by sacreBLEU, and BLEU tokenised as the paper's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 # As in the authors' script, tensor2tensor/utils/get_ende_bleu.sh; like it, this leaves some hyphens
@@ -30,18 +31,18 @@ _TOKENIZERS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bleu:
+class CorpusScore:
     """A corpus score in per cent and the signature of how it was computed."""
 
     score: float
     signature: str
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "en") -> Bleu:
+def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "en") -> CorpusScore:
     """sacreBLEU's corpus score of detokenised text in ``language`` against single references."""
     metric = sacrebleu_metric(language)
     score = _corpus_score(metric, hypotheses, references)
-    return Bleu(score=score, signature=str(metric.get_signature()))
+    return CorpusScore(score=score, signature=str(metric.get_signature()))
 
 
 def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
@@ -56,7 +57,18 @@ def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> 
     return BLEU(tokenize=script and _TOKENIZERS.get(script), references=given)
 
 
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Bleu:
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> CorpusScore:
+    """sacreBLEU's chrF2 of detokenised text (Popović 2015, 2017), which no tokenizer changes."""
+    from sacrebleu.metrics.chrf import CHRF  # slow to import
+
+    metric = CHRF()
+    score = _corpus_score(metric, hypotheses, references)
+    return CorpusScore(score=score, signature=str(metric.get_signature()))
+
+
+def tokenised_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> CorpusScore:
     """BLEU as in Tables 2 and 3: what ``multi-bleu.perl`` computes from tokenised text.
 
     On German text it is mostly higher than sacreBLEU's, because the parts of a compound and its
@@ -80,7 +92,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
         f"nrefs:1|case:mixed|quotes:plain|tok:moses-{language}|compounds:{compounds}|"
         f"smooth:none|version:sacremoses-{version('sacremoses')}"
     )
-    return Bleu(score=score, signature=signature)
+    return CorpusScore(score=score, signature=signature)
 
 
 def _moses_code(language: str) -> str:
@@ -116,10 +128,12 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
     return normalizer, MosesTokenizer(language)
 
 
-def _corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def _corpus_score(
+    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
+) -> float:
     if not 0 < len(hypotheses) == len(references):
         counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
-        raise InputError(f"there is no BLEU of {counts}: give one for each line")
+        raise InputError(f"there is no score of {counts}: give one for each line")
     return metric.corpus_score(list(hypotheses), [list(references)]).score
 
 

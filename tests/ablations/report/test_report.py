@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -238,6 +239,55 @@ def test_a_table_may_show_how_fast_each_row_decodes(tmp_path: Path) -> None:
         costs = next(x for x in tables(root) if "tokens/s" in x["base"])
         shown = [row.get("sentences/s") for row in costs.values()]
         assert shown == (["30.5", formats.MISSING] if asked else [None, None])
+
+
+def _chrf(runs: Mapping[str, Mapping[int, float]]) -> dict[tuple[str, int], dict[str, Any]]:
+    return {
+        (row, seed): {"chrf": value, "chrf_signature": "nrefs:1|nc:6", "test_chrf": value + 1}
+        for row, values in runs.items()
+        for seed, value in values.items()
+    }
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_chrf_stands_beside_bleu_and_a_result_without_it_is_left_blank(tmp_path: Path) -> None:
+    runs = {"base": {1: 8.1, 2: 8.3}, "agrees": {1: 9.1, 2: 9.2}, "noise": {1: 8.2, 2: 8.1}}
+    known = {"base": {1: 51.0, 2: 53.0}, "agrees": {1: 47.0}}  # older runs lack it
+    fill(tmp_path, runs, changes=_chrf(known))
+    report(tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "chrF is sacreBLEU's chrF2" in text
+    assert "- chrF: nrefs:1|nc:6" in text.replace("**", "").replace("\\|", "|")
+    rows = tables(tmp_path)[0]
+    assert list(rows["base"]).index("chrF") == list(rows["base"]).index("BLEU Δ paper") + 1
+    shown = [(row["chrF"], row["chrF test"]) for row in rows.values()]
+    none = (formats.MISSING, formats.MISSING)
+    assert shown == [("52.0 ± 1.4", "53.0 ± 1.4"), ("47.0", "48.0"), none]
+    assert "chrF" in (tmp_path / "table.tex").read_text("utf-8")
+    lines = (tmp_path / "results.csv").read_text("utf-8").splitlines()
+    columns = zip(*(line.split(",") for line in lines), strict=True)
+    found = next(cells for cells in columns if cells[0] == "chrf")
+    assert found == ("chrf", "51.0", "53.0", "47.0", "", "", "")
+    records = [(x["row"], x["chrf"]) for x in TableFolder(tmp_path).records() if x["seed"] == 2]
+    assert records == [("base", 53.0), ("agrees", None), ("noise", None)]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_table_may_compare_rows_by_chrf(tmp_path: Path) -> None:
+    """It has differences, intervals and verdicts as all measures have."""
+    runs = {"base": {1: 8.1, 2: 8.3, 3: 8.0}, "agrees": {1: 9.1, 2: 9.2, 3: 9.0}}
+    known = {"base": {1: 51.0, 2: 53.0, 3: 52.0}, "agrees": {1: 47.0, 2: 49.2, 3: 47.8}}
+    table = replace(SIGNS, measures=("perplexity", "chrf"))
+    numbers = fill(tmp_path, runs, table, changes=_chrf(known))
+    score = numbers.rows[1].scores["chrf"]
+    assert score.difference is not None and score.verdict == "worse"
+    assert math.isclose(score.difference.mean, -4.0)
+    report(tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert "- chrF: 0 of 1 row is within noise of the base." in text
+    assert tables(tmp_path)[0]["agrees"]["chrF Δ"] == formats.difference(-4.0, 1)
+    heads = [head for head in tables(tmp_path)[0]["base"] if head.startswith("chrF")]
+    assert heads == ["chrF", "chrF Δ", "chrF test"]
 
 
 def test_latex_keeps_what_would_be_a_command_or_another_letter() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import re
@@ -35,6 +36,7 @@ from experiments.cli import list_
 from experiments.figures.render import to_svg
 from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
+from experiments.records.result import load_result, save_result
 from tests.ablations.report.samples import drawn, html_tables, marks, tables
 from tests.ablations.search.samples import bowl, give_up, leave, search_of, small_search
 from transformer.config import override
@@ -97,6 +99,19 @@ def test_html_draws_each_trial(root: Path) -> None:
     text = (root / "report.html").read_text(encoding="utf-8")
     assert '"warmup_steps (trained)": "31400 (471)"' in text
     assert "&lt;Oops&gt; &amp; a | pipe" in text and "<Oops>" not in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_chrf_stands_beside_bleu_where_a_trial_has_it(tmp_path: Path) -> None:
+    search = small_search(tmp_path, trials=2)
+    for index, name in enumerate(search.names):
+        leave(search, tmp_path / name, values(index))
+    result = load_result(tmp_path / search.names[1])
+    assert result is not None
+    save_result(tmp_path / search.names[1], dataclasses.replace(result, chrf=57.25))
+    write_search_report(SearchFolder(tmp_path))
+    *_, trials = tables(tmp_path)
+    assert [row["chrF"] for row in trials.values()] == ["", "57.2"]
 
 
 @pytest.mark.usefixtures("undrawn")

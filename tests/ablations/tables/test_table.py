@@ -112,6 +112,7 @@ def planned(*measures: str) -> Plan:
             "table 't' .*reported.perplexity.* instead of value \"5.0\"",
         ),
         (partial(planned, "blue"), "unknown measure 'blue': did you mean 'bleu'"),
+        (partial(planned, "perplexity", "test_f1"), "measure 'test_f1' is not one of translation"),
         (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
         (
             partial(planned, "bleu", "test_bleu"),

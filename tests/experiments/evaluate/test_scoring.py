@@ -23,7 +23,7 @@ from tests.test_readme import snippet
 from transformer.config import override
 from transformer.data.prepare.prepare import prepare
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu
+from transformer.evaluation.bleu import bleu, chrf
 from transformer.evaluation.perplexity import perplexity, translate
 from transformer.parsing.treebanks import penn_treebank
 from transformer.parsing.trees import linearise, read_trees, words
@@ -55,6 +55,12 @@ def test_both_means_are_scored_and_the_translations_of_one_kept(folder: Path, tm
     assert result.averaged.perplexity == expected != result.perplexity
     translations = translate(model, vocabulary, sources, experiment.config.decoding)
     assert result.averaged.bleu == bleu(translations, references).score
+    assert result.averaged.chrf == chrf(translations, references).score
+    kept = (tmp_path / "valid.hypotheses.txt").read_text("utf-8").splitlines()
+    assert result.chrf == chrf(kept, references).score
+    tested = (tmp_path / "test.hypotheses.txt").read_text("utf-8").splitlines()
+    assert result.test_chrf == chrf(tested, prepare(experiment.config).text("test")[1]).score
+    assert result_lines(result)[-1] == f"chrF: {result.chrf_signature}"
     files = sorted(path.name for path in tmp_path.glob("*.hypotheses.txt"))
     assert files == ["test.hypotheses.txt", "valid.hypotheses.txt"]
     assert "(mean of 3 checkpoints)" in result_lines(result)[2]
@@ -189,6 +195,7 @@ def test_a_trained_parser_has_its_scores_in_the_result_and_evaluate_prints_them(
     assert result.parses.sentences == 4
     assert result.f1 == result.parses.f1 > result.parses.baseline_f1
     assert (result.bleu, result.tokenised_bleu, result.bleu_signature) == (None, None, None)
+    assert (result.chrf, result.test_chrf, result.chrf_signature) == (None, None, None)
     _, valid, test = result_lines(result)
     assert valid.startswith(f"valid  F1 {result.f1:.2f} (precision ")
     assert test.startswith("test   F1 ")
