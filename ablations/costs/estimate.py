@@ -61,8 +61,8 @@ class TableCost:
     ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
     ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
     ``disk_bytes`` are the weights of all runs, and ``checkpoint_bytes`` their whole checkpoints,
-    which ``--keep-checkpoints`` keeps. ``tuning`` is what it costs to choose the learning rates of a
-    tuned table, which is not in these figures.
+    which ``--keep-checkpoints`` keeps. ``tuning`` is what it costs to choose the learning rates of
+    a tuned table, which is not in these figures.
     """
 
     table: str

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ablations.report.statistics import POWER, t_quantile, t_tail
+from ablations.report.statistics import POWER
+from experiments.records.estimate import t_quantile, t_tail
 
 ERROR = 0.05
 # A proposal is taken to spread so much more than the base until the ledger says otherwise. At small
