@@ -310,7 +310,7 @@ def translate(
     The input is plain UTF-8 text, one sentence per line; for a parser with spaces around words and
     punctuation. A line is translated as soon as it arrives, together with those that came with it.
     """
-    from experiments.evaluate.trained import translate_stream
+    from experiments.evaluate.stream import translate_stream
 
     trust(*variant)
     for line in translate_stream(directory, sys.stdin.buffer, decoding):

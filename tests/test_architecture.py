@@ -213,7 +213,7 @@ DOORS = {
     },
     "vl_convert": {"experiments.figures.render"},
     "safetensors": {"transformer.pretrained"},
-    "ctranslate2": {"experiments.export.conversion"},
+    "ctranslate2": {"experiments.evaluate.exported", "experiments.export.conversion"},
     "babel": {"transformer.data.languages"},
     "triton": {"transformer.kernels.sentence_attention_triton"},
 }

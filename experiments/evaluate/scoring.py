@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.display import Display
+from experiments.evaluate.exported import load_translator
 from experiments.evaluate.trained import (
-    Text,
     TrainedModel,
     choose_checkpoints,
     load_average,
-    load_trained,
     text_of_split,
 )
+from experiments.evaluate.translator import Text, Translator
 from experiments.records.data import recorded_data
-from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
+from experiments.records.experiment import DecodingOptions, Experiment
 from experiments.records.outputs import Sample, hypotheses_path, samples_path, to_average
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
@@ -32,7 +32,6 @@ from transformer.data.text import read_aligned
 from transformer.errors import InputError
 from transformer.evaluation.bleu import sentence_chrf
 from transformer.evaluation.counts import count_parameters, training_flops
-from transformer.evaluation.perplexity import perplexity
 from transformer.evaluation.unigram import unigram_perplexity
 from transformer.files import check_output, check_plain, write_json, write_output
 from transformer.progress import show_progress
@@ -174,7 +173,7 @@ def _result(
 
 
 def score(
-    trained: TrainedModel,
+    trained: Translator,
     text: Text,
     *,
     hypotheses_file: Path | None,
@@ -183,13 +182,12 @@ def score(
     """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
     against the references.
     """
-    source, reference = text
     start = time.perf_counter()
-    hypotheses = trained.decode(source, on_progress=on_progress)
+    hypotheses = trained.decode(text[0], on_progress=on_progress)
     seconds = time.perf_counter() - start
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
-    found = perplexity(trained.model, trained.vocabulary, source, reference)
+    found = trained.perplexity(text)
     figures, signatures = trained.score(text, hypotheses)
     figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
     return Scores(translations=hypotheses, figures=figures, signatures=signatures, seconds=seconds)
@@ -226,20 +224,15 @@ def evaluate_run(
         raise InputError("--source and --reference belong together")
     if output is not None:
         check_output(output)
+    trained = load_translator(directory, options)
     if source is not None and reference is not None:
         text = read_aligned(source, reference)
     else:
-        text = text_of_split(load_experiment(directory), split, recorded_data(directory))
-    trained = load_trained(directory, **asdict(options))
+        text = text_of_split(trained.experiment, split, recorded_data(directory))
     with show_progress("evaluate", len(text[0])) as shown:
         scores = score(trained, text, hypotheses_file=output, on_progress=shown)
-    figures = Averaged(checkpoints=trained.averaged, **scores.figures)
+    figures = Averaged(checkpoints=1, **scores.figures)
     print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
     print(f"per character {figures.perplexity_per_char:.3f}")
     print("".join(f"{line}\n" for line in signature_lines(**scores.signatures)), end="")
-    decoding = trained.experiment.config.decoding
-    averaged = f", {trained.averaged} checkpoints averaged" if trained.averaged > 1 else ""
-    print(
-        f"{len(text[0]):,} lines, beam {decoding.beam_size}, "
-        f"alpha {decoding.length_penalty}{averaged}"
-    )
+    print(f"{len(text[0]):,} lines, {trained.search}")

@@ -1,34 +1,32 @@
-"""Load a trained model, and translate and parse with it."""
+"""Load a trained model, which translates or parses."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from experiments.devices import default_device
+from experiments.evaluate.translator import Text, Translator, with_search
 from experiments.records.data import run_vocabulary
-from experiments.records.experiment import DecodingOptions, Experiment, load_experiment
+from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.outputs import to_average
 from experiments.records.result import Parses
-from transformer.config import override
 from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.fetch.texts import fetch
 from transformer.data.languages import language_of
 from transformer.data.prepare.prepare import prepare
 from transformer.data.prepared import Manifest
-from transformer.data.text import MAX_LINE, arriving_lines, decode_line, read_aligned
+from transformer.data.text import read_aligned
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
 from transformer.decoding.incremental import check_cache
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu, chrf, tokenised_bleu
-from transformer.evaluation.perplexity import translate
+from transformer.evaluation.perplexity import Perplexity, perplexity, translate
 from transformer.model.encoder_decoder import Transformer
 from transformer.parsing.constraint import Spelling, TreeConstraint
 from transformer.parsing.evalb import evaluate_lines
@@ -38,22 +36,15 @@ from transformer.pretrained import WEIGHTS_FILE, load_weights
 from transformer.training.checkpoints import average_weights, check_trainings
 from transformer.variant import build
 
-Text = tuple[list[str], list[str]]
-
-# Lines of standard input that are translated at a time.
-_LINES_AT_ONCE = 512
-
 
 @dataclass(frozen=True, slots=True)
-class TrainedModel:
+class TrainedModel(Translator):
     """A trained model with its experiment and vocabulary.
 
     ``averaged`` counts the checkpoints in its weights.
     """
 
-    experiment: Experiment
     model: Transformer
-    vocabulary: Vocabulary
     averaged: int = 1
 
     @property
@@ -61,25 +52,11 @@ class TrainedModel:
         """What a search may write for lines; None if anything."""
         return None
 
-    def as_source(self, line: str) -> str:
-        """A user's line as the source sentences of the corpus are written."""
-        return line
-
-    def as_shown(self, found: str, line: str) -> str:
-        """What was decoded for the source ``line``, as a user reads it."""
-        del line
-        return found
-
-    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of ``hypotheses`` by field of a :class:`Result`, and their signatures."""
-        language, reference = self.experiment.config.data.corpus.target_language, text[1]
-        scores = {
-            "bleu": bleu(hypotheses, reference, language),
-            "tokenised_bleu": tokenised_bleu(hypotheses, reference, language),
-            "chrf": chrf(hypotheses, reference),
-        }
-        signatures = {f"{name}_signature": found.signature for name, found in scores.items()}
-        return {name: found.score for name, found in scores.items()}, signatures
+    @property
+    def search(self) -> str:
+        averaged = f", {self.averaged} checkpoints averaged" if self.averaged > 1 else ""
+        decoding = self.experiment.config.decoding
+        return f"beam {decoding.beam_size}, alpha {decoding.length_penalty}{averaged}"
 
     def decode(
         self,
@@ -88,12 +65,6 @@ class TrainedModel:
         on_progress: Callable[[int], object] | None = None,
         first_line: int = 1,
     ) -> list[str]:
-        """Translate or parse lines, as the model was trained to do.
-
-        Args:
-            on_progress: called with the number of lines done so far
-            first_line: the number of the first one in the text that they are from
-        """
         return translate(
             self.model,
             self.vocabulary,
@@ -103,6 +74,9 @@ class TrainedModel:
             on_progress=on_progress,
             first_line=first_line,
         )
+
+    def perplexity(self, text: Text) -> Perplexity:
+        return perplexity(self.model, self.vocabulary, *text)
 
 
 class TrainedParser(TrainedModel):
@@ -133,7 +107,7 @@ def _trained(
 ) -> TrainedModel:
     is_parser = experiment.config.data.corpus.task == "parsing"
     kind = TrainedParser if is_parser else TrainedModel
-    return kind(experiment, model, vocabulary, averaged)
+    return kind(experiment, vocabulary, model, averaged)
 
 
 def load_trained(
@@ -156,9 +130,7 @@ def load_trained(
     """
     directory, device = Path(directory), device or default_device()
     experiment = load_experiment(directory)
-    search = {"beam_size": beam_size, "length_penalty": length_penalty}
-    given = {name: value for name, value in search.items() if value is not None}
-    experiment = replace(experiment, config=override(experiment.config, **given))
+    experiment = with_search(experiment, beam_size, length_penalty)
     if (directory / WEIGHTS_FILE).is_file():
         if average is not None:
             raise InputError(f"{directory} is an export and holds no checkpoints to average")
@@ -204,36 +176,6 @@ def load_average(
     if experiment.config.model.model is not None:
         check_cache(model)
     return _trained(experiment, model, vocabulary, len(checkpoints))
-
-
-def translate_stream(
-    directory: Path, stream: IO[bytes], options: DecodingOptions = DecodingOptions()
-) -> Iterator[str]:
-    """Translate each line, in order, those that have arrived together, up to some hundred; a parser
-    makes a tree of it, where words and punctuation have spaces between them.
-    """
-    trained, first_line = load_trained(directory, **asdict(options)), 1
-    for arrived in arriving_lines(stream):
-        for start in range(0, len(arrived), _LINES_AT_ONCE):
-            numbered = enumerate(arrived[start : start + _LINES_AT_ONCE], first_line)
-            read = [_read_line(*line) for line in numbered]
-            yield from _translate(trained, read, first_line)
-            first_line += len(read)
-
-
-def _translate(trained: TrainedModel, read: Sequence[str | None], first_line: int) -> Iterator[str]:
-    lines = [trained.as_source(line or "") for line in read]
-    decoded = trained.decode(lines, first_line=first_line)
-    for as_read, line, found in zip(read, lines, decoded, strict=True):
-        yield "" if as_read is None else trained.as_shown(found, line)
-
-
-def _read_line(number: int, line: bytes) -> str | None:
-    """A line as text; None, with a warning, if it is too long."""
-    if len(line) > MAX_LINE:
-        warnings.warn(f"line {number:,} has more than {MAX_LINE:,} bytes: left empty", stacklevel=2)
-        return None
-    return decode_line(line, "standard input", number)
 
 
 def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:

@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.evaluate.trained import TrainedModel
 from experiments.records.data import recorded_data
 from experiments.records.estimate import CONFIDENCE, Estimate, estimate
-from experiments.records.experiment import Experiment
+from experiments.records.experiment import EXPERIMENT_FILE, Experiment
 from experiments.records.progress import printable
 from experiments.records.result import MEASURES, Averaged, Measure, Result, load_result
 from transformer import formats
@@ -18,8 +18,6 @@ from transformer.data.languages import language_of
 from transformer.errors import InputError
 
 CARD_FILE = "README.md"
-# The experiment, without this machine's folders; `experiments train` takes it.
-EXPERIMENT_FILE = "experiment.json"
 _SEED = re.compile(r"seed-\d+")
 
 

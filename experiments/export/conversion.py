@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import torch
 from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
+from experiments.evaluate.exported import open_ctranslate2, search
 from experiments.export.weights import (
     attention_weights,
     copied,
@@ -32,8 +32,6 @@ from transformer.model.encoder_decoder import (
 
 # Rows of the table of positions; CTranslate2 refuses a sentence that needs more.
 _POSITIONS = 2_048
-# Source word-pieces per batch, with padding.
-_TOKENS_PER_BATCH = 1_024
 
 
 def write_ctranslate2_model(
@@ -124,21 +122,8 @@ def compare_greedy(
     sources = [source for source in vocabulary.encode(list(lines)) if 1 < len(source) <= longest]
     greedy = DecodingConfig(beam_size=1, max_extra_length=max_extra_length)
     ours = dict(decode_sentences(model, sources, greedy))
-    threads = torch.get_num_threads()
-    translator: Any = ctranslate2.Translator(str(folder), device="cpu", intra_threads=threads)
-    pieces = vocabulary.pieces()
-    results = translator.translate_batch(
-        [[pieces[token] for token in source[:-1]] for source in sources],
-        beam_size=1,
-        max_batch_size=_TOKENS_PER_BATCH,
-        batch_type="tokens",
-        max_input_length=0,
-        max_decoding_length=max(map(len, sources), default=0) + max_extra_length,
-        min_decoding_length=0,
-    )
-    torch.set_num_threads(threads)  # CTranslate2 changes torch's setting
+    found = search(open_ctranslate2(folder, "cpu"), vocabulary, sources, greedy)
     same = 0
-    for row, result in enumerate(results):
-        limit = len(sources[row]) + max_extra_length
-        same += result.hypotheses[0][:limit] == [pieces[token] for token in ours[row]]
+    for row, translation in found:
+        same += translation == ours[row]
     return same, len(sources)

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from experiments.evaluate.trained import TrainedModel, load_trained, text_of_split
-from experiments.export.card import CARD_FILE, EXPERIMENT_FILE, model_card
+from experiments.export.card import CARD_FILE, model_card
 from experiments.records.data import recorded_data
-from experiments.records.experiment import CONFIG_FILE, DATA_FILE, EXPORT_FILE
+from experiments.records.experiment import CONFIG_FILE, DATA_FILE, EXPERIMENT_FILE, EXPORT_FILE
 from experiments.records.outputs import to_average
 from transformer.config import to_dict
 from transformer.data.fetch.cache import sha256_of
@@ -33,6 +33,7 @@ from transformer.pretrained import WEIGHTS_FILE, save_weights
 _FILES = {
     "ctranslate2": {
         "model.bin", "config.json", "shared_vocabulary.json", VOCABULARY_FILE, EXPORT_FILE,
+        EXPERIMENT_FILE, DATA_FILE,
     },
     "safetensors": {
         WEIGHTS_FILE, CONFIG_FILE, VOCABULARY_FILE, DATA_FILE, EXPORT_FILE, "attention.html",
@@ -46,7 +47,7 @@ _VOCABULARIES = {"hf": ("source.spm", "target.spm")}
 # The library that writes a format, or that a check needs, with the extra that brings it.
 _LIBRARIES = {"ctranslate2": "ctranslate2", "safetensors": "safetensors", "hf": "safetensors"}
 # Those that an export of an earlier version, or of a run without them, does not have.
-_OPTIONAL = {EXPORT_FILE, DATA_FILE, "attention.html"}
+_OPTIONAL = {EXPORT_FILE, EXPERIMENT_FILE, DATA_FILE, "attention.html"}
 
 
 def export_run(
@@ -107,6 +108,7 @@ def _write(
         from experiments.export.marian import write_marian_model
 
         write_marian_model(trained, folder)
+        # Without this machine's folders; `experiments train` takes it.
         config = trained.experiment.config.without_folders
         write_json(folder / EXPERIMENT_FILE, to_dict(replace(trained.experiment, config=config)))
         write_output(folder / CARD_FILE, model_card(trained, directory))
@@ -114,11 +116,13 @@ def _write(
         from experiments.export.conversion import write_ctranslate2_model
 
         write_ctranslate2_model(trained.model, trained.vocabulary, folder, quantization)
+        write_json(folder / EXPERIMENT_FILE, to_dict(trained.experiment))
     else:
         save_weights(trained.model.state_dict(), folder)
         write_json(folder / CONFIG_FILE, to_dict(trained.experiment))
-        if (data := recorded_data(directory)) is not None:  # it can be evaluated like a run
-            write_json(folder / DATA_FILE, to_dict(data))
+    data = recorded_data(directory)
+    if format != "hf" and data is not None:  # it can be evaluated like a run
+        write_json(folder / DATA_FILE, to_dict(data))
 
 
 def _compare(format: str, trained: TrainedModel, folder: Path, lines: list[str]) -> None:

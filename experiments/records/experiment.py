@@ -22,6 +22,8 @@ PLACES_FILE = "source-places.json"
 CHECKPOINTS = "checkpoints"
 # Where an export says from which weights it was made.
 EXPORT_FILE = "export.json"
+# Where an export whose format has a config.json of its own keeps the experiment.
+EXPERIMENT_FILE = "experiment.json"
 # Where a search writes its best configuration, in its directory.
 BEST_FILE = "best.json"
 
@@ -103,10 +105,25 @@ def load_experiment(directory: Path) -> Experiment:
         raise InputError(
             f"{directory} is not the directory of a run: it has no {CONFIG_FILE}{hint}"
         )
-    if (directory / "model.bin").is_file():
+    if is_ctranslate2(directory):
         raise InputError(f"{directory} is an export for CTranslate2: give the run")
     if (directory / "generation_config.json").is_file():
         raise InputError(f"{directory} is an export for transformers: give the run")
+    return read_experiment(path)
+
+
+def is_ctranslate2(directory: Path) -> bool:
+    """Whether a folder is an export for CTranslate2."""
+    return (directory / "model.bin").is_file()
+
+
+def load_exported(directory: Path) -> Experiment:
+    """Read the experiment of an export for CTranslate2."""
+    path = directory / EXPERIMENT_FILE
+    if not path.is_file():
+        raise InputError(
+            f"{directory} has no {EXPERIMENT_FILE}, as exports of earlier versions: export it again"
+        )
     return read_experiment(path)
 
 

@@ -13,7 +13,7 @@ import torch
 from transformer.config import PAD_ID, DecodingConfig
 from transformer.data.batches import collate
 from transformer.data.buckets import batches_by_length
-from transformer.data.store import MAX_PIECES, EncodedPairs
+from transformer.data.store import MAX_PIECES, EncodedPairs, Integers
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
@@ -31,6 +31,12 @@ class Perplexity:
 
     per_token: float
     per_char: float
+
+    @classmethod
+    def of(cls, nll: float, tokens: int, references: Sequence[str]) -> Perplexity:
+        """From the sum of the negative log-probabilities of the ``tokens`` of ``references``."""
+        characters = sum(len(reference) + 1 for reference in references)
+        return cls(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
 
 
 @torch.inference_mode()
@@ -50,16 +56,7 @@ def perplexity(
         InputError: if no pair is left.
     """
     device = model.embedding.weight.device
-    if len(sources) != len(references):
-        raise InputError(
-            f"{len(sources):,} sources have {len(references):,} references: one for each"
-        )
-    encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
-    pairs = EncodedPairs.of(list(zip(*encoded, strict=True)))
-    _name_overlong(pairs.lengths.max(axis=1, initial=0).tolist(), 1, "left out of the perplexity")
-    rows = pairs.scored()
-    if not len(rows):
-        raise InputError("there is no perplexity: no line, or none that is short enough")
+    pairs, rows = scored_pairs(vocabulary, sources, references)
     nll, tokens = 0.0, 0
     for indices in batches_by_length(pairs.lengths[rows], tokens_per_batch):
         batch = collate(pairs, rows[indices]).to(device)
@@ -76,8 +73,29 @@ def perplexity(
         )
         nll += batch_nll.item()
         tokens += batch.target_tokens
-    characters = sum(len(references[row]) + 1 for row in rows.tolist())
-    return Perplexity(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
+    kept: list[int] = rows.tolist()
+    return Perplexity.of(nll, tokens, [references[row] for row in kept])
+
+
+def scored_pairs(
+    vocabulary: Vocabulary, sources: Sequence[str], references: Sequence[str]
+) -> tuple[EncodedPairs, Integers]:
+    """Pairs of lines as word-pieces, and which of them are scored: no side is overlong.
+
+    Raises:
+        InputError: if none is.
+    """
+    if len(sources) != len(references):
+        raise InputError(
+            f"{len(sources):,} sources have {len(references):,} references: one for each"
+        )
+    encoded = [vocabulary.encode(list(lines)) for lines in (sources, references)]
+    pairs = EncodedPairs.of(list(zip(*encoded, strict=True)))
+    _name_overlong(pairs.lengths.max(axis=1, initial=0).tolist(), 1, "left out of the perplexity")
+    rows = pairs.scored()
+    if not len(rows):
+        raise InputError("there is no perplexity: no line, or none that is short enough")
+    return pairs, rows
 
 
 def translate(
@@ -100,11 +118,7 @@ def translate(
         first_line: the number of the first one in the text that they are from
     """
     translations = [""] * len(lines)
-    encoded = vocabulary.encode(list(lines))
-    lengths = [len(pieces) for pieces in encoded]
-    _name_overlong(lengths, first_line, "left empty")
-    rows = [row for row, line in enumerate(lines) if lengths[row] <= MAX_PIECES and line.strip()]
-    sources = [encoded[row] for row in rows]
+    rows, sources = translated_lines(vocabulary, lines, first_line)
 
     def allow(batch: Sequence[int]) -> Constraint:
         assert constrain is not None
@@ -118,6 +132,19 @@ def translate(
     return translations
 
 
+def translated_lines(
+    vocabulary: Vocabulary, lines: Sequence[str], first_line: int
+) -> tuple[list[int], list[list[int]]]:
+    """The lines that are translated, by their indices, and their word-pieces: neither empty nor,
+    with a warning, overlong.
+    """
+    encoded = vocabulary.encode(list(lines))
+    lengths = [len(pieces) for pieces in encoded]
+    _name_overlong(lengths, first_line, "left empty")
+    rows = [row for row, line in enumerate(lines) if lengths[row] <= MAX_PIECES and line.strip()]
+    return rows, [encoded[row] for row in rows]
+
+
 def _name_overlong(lengths: Sequence[int], first_line: int, fate: str) -> None:
     """Warn of each line of more than ``MAX_PIECES``, with its ``fate``."""
     for number, length in enumerate(lengths, first_line):
@@ -125,7 +152,7 @@ def _name_overlong(lengths: Sequence[int], first_line: int, fate: str) -> None:
             warnings.warn(
                 f"line {number:,} has {length:,} word-pieces, of which a model takes at most "
                 f"{MAX_PIECES:,}: {fate}",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.evaluate.trained import load_trained, text_of_split, translate_stream
+from experiments.evaluate.stream import translate_stream
+from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result, result_lines
@@ -221,6 +222,10 @@ def test_a_parser_and_its_export_translate_each_sentence_into_a_tree(
     assert call(*exported).code == 0
     again = command("experiments", "translate", export, stdin=text.encode())
     assert again.stdout == ended.stdout
+    exported = ("export", directory, "--format", "ctranslate2", "--output", tmp_path / "other")
+    assert call(*exported).code == 0
+    refused = call("evaluate", tmp_path / "other")
+    assert refused.code == 2 and "is of a parser, which may write trees alone" in refused.stderr
     assert call("attention", directory, "( w2 f1").code == 0
     tree = linearise(next(read_trees(last, "output")))  # another one on each kind of machine
     assert tree.count("XX") == 3 and tree in (directory / "attention.html").read_text()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 
+NUMBERS = re.compile(r"\d+\.\d+")
 ROWS = {row.name: TABLE.configure(row, QUICK).model for row in TABLE.rows}
 
 
@@ -152,7 +155,8 @@ def names(folder: Path) -> list[str]:
 
 FORMATS = {
     "ctranslate2": [
-        "config.json", "export.json", "model.bin", "shared_vocabulary.json", "vocabulary.model",
+        "config.json", "data.json", "experiment.json", "export.json", "model.bin",
+        "shared_vocabulary.json", "vocabulary.model",
     ],
     "safetensors": [
         "config.json", "data.json", "export.json", "model.safetensors", "vocabulary.model",
@@ -173,7 +177,7 @@ def test_an_export_is_written_beside_the_checkpoints_and_replaced(
         assert ended.code == 0 and ended.stdout.startswith(f"{copy / format}  0.")
         assert names(copy / format) == FORMATS[format]
     if format == "ctranslate2":
-        (line,) = call("evaluate", copy / format).lines
+        (line,) = call("attention", copy / format, "one").lines
         assert line.endswith("is an export for CTranslate2: give the run")
     assert names(copy) == sorted([*names(finished), format])
 
@@ -267,6 +271,106 @@ def test_a_quantized_export_is_smaller_and_lines_are_compared_with_torchs(
         for name in ("ctranslate2", "ctranslate2-int8", "ctranslate2-float16")
     )
     assert int8 < full and half < 0.6 * full
+
+
+def test_an_export_for_ctranslate2_has_the_runs_scores_by_greedy_search(
+    finished: Path, tmp_path: Path, call: Command
+):
+    export, output = tmp_path / "export", tmp_path / "hypotheses.txt"
+    assert call("export", finished, "--format", "ctranslate2", "--output", export).code == 0
+    words = ("--split", "test", "--beam-size", "1")
+    ours = call("evaluate", finished, *words).stdout.splitlines()
+    ended = call("evaluate", export, *words, "--output", output)
+    found = ended.stdout.splitlines()
+    assert (ended.code, ended.stderr) == (0, "")
+    *scores, perplexity, per_char = (float(x) for x in NUMBERS.findall(found[0]))
+    *expected, our_perplexity, our_per_char = (float(x) for x in NUMBERS.findall(ours[0]))
+    assert scores == expected and max(scores) > 5
+    # A model of forty steps gives padding and the begin of a sentence a probability too.
+    assert (perplexity, per_char) == pytest.approx((our_perplexity, our_per_char), rel=0.02)
+    library = ctranslate2.__version__
+    search = f"search:ctranslate2-{library}|type:float32|beam:1|penalty:length^0.6"
+    assert found[1:-1] == [f"{signature}|{search}" for signature in ours[1:-1]]
+    assert found[-1] == (
+        f"11 lines, CTranslate2 {library} in float32, beam 1, its own length penalty, to the "
+        "power 0.6"
+    )
+    assert len(output.read_text().splitlines()) == 11
+    assert json.loads((finished / "result.json").read_text())["bleu_signature"] in ours[1]
+
+
+def test_an_int8_export_searches_by_ctranslate2_alone(
+    finished: Path, tmp_path: Path, command: Command, call: Command
+):
+    """Its translations are those of its own beam search, whichever command asks for them."""
+    export, output = tmp_path / "export", tmp_path / "hypotheses.txt"
+    words = ("export", finished, "--format", "ctranslate2", "--quantization", "int8")
+    assert call(*words, "--output", export).code == 0
+    text = ["one two three", "", "four " * 2_100, "five"]
+    for name in ("text.en", "text.de"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in text))
+    given = ("--source", tmp_path / "text.en", "--reference", tmp_path / "text.de")
+    search = ("--beam-size", "3", "--length-penalty", "0.9")
+    with pytest.warns(UserWarning, match="line 3 has"):
+        ended = call("evaluate", export, *given, *search, "--output", output)
+    assert "in int8_float32, beam 3, its own length penalty, to the power 0.9" in ended.stdout
+    assert ended.stdout.count("|type:int8_float32|beam:3|penalty:length^0.9\n") == 3
+    stdin = (tmp_path / "text.en").read_bytes()
+    again = command("experiments", "translate", export, *search, stdin=stdin)
+    assert again.stdout == output.read_text()
+    translator = ctranslate2.Translator(str(export), device="cpu")
+    vocabulary = Vocabulary(export / "vocabulary.model")
+    pieces = vocabulary.pieces()
+    (source,) = vocabulary.encode(["one two three"])
+    (expected,) = translator.translate_batch(
+        [[pieces[x] for x in source[:-1]]], beam_size=3, length_penalty=0.9,
+        max_decoding_length=len(source) + 5, min_decoding_length=0,
+    )  # fmt: skip
+    first, empty, long, _ = again.stdout.splitlines()
+    assert (empty, long) == ("", "")
+    assert first == vocabulary.decode([pieces.index(x) for x in expected.hypotheses[0]])
+
+
+def test_ctranslate2_divides_by_a_power_of_the_length(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    """What a signature says of it: the end of the sentence counts."""
+    model = lively_model(TINY_MODEL)
+    write_ctranslate2_model(model, vocabulary, tmp_path)
+    translator, pieces = ctranslate2.Translator(str(tmp_path)), vocabulary.pieces()
+    source = [pieces[x] for x in some_sources([7])[0][:-1]]
+    (found,) = translator.translate_batch(
+        [source], beam_size=4, num_hypotheses=3, length_penalty=0.6, return_scores=True,
+        min_decoding_length=0, max_decoding_length=50,
+    )  # fmt: skip
+    for hypothesis, shown in zip(found.hypotheses, found.scores, strict=True):
+        (scored,) = translator.score_batch([source], [hypothesis])
+        assert shown == pytest.approx(
+            sum(scored.log_probs) / (len(hypothesis) + 1) ** 0.6, rel=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words", "said"),
+    [
+        (lambda x: (x / "experiment.json").unlink(), (), "as exports of earlier versions: export"),
+        (lambda x: (x / "model.bin").write_bytes(b"0" * 99), (), "CTranslate2 cannot read"),
+        (lambda _: None, ("--average", "2"), "is an export and holds no checkpoints to average"),
+    ],
+)
+def test_an_export_that_cannot_be_evaluated_is_named(
+    break_it: Callable[[Path], Any],
+    words: tuple[str, ...],
+    said: str,
+    finished: Path,
+    tmp_path: Path,
+    call: Command,
+):
+    export = tmp_path / "export"
+    assert call("export", finished, "--format", "ctranslate2", "--output", export).code == 0
+    break_it(export)
+    ended = call("evaluate", export, *words)
+    assert ended.code == 2 and len(ended.lines) == 1 and said in ended.stderr
 
 
 @pytest.mark.parametrize("format", FORMATS)
