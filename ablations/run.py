@@ -24,6 +24,7 @@ from ablations.runs.attempts import clear_failures
 from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import Shard, lock_runs
 from ablations.runs.options import Options
+from ablations.runs.own_scores import score_finished_runs
 from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
 from ablations.runs.search_cells import SearchCells, check_feasible
 from ablations.runs.study import Cells
@@ -139,6 +140,9 @@ def _run_plan(
         for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
             print(f"warning: {text}")
         in_order = [name for name in cells.names if name in names or name.split("/")[0] in rows]
+        ours = list(_of_shard(cells, in_order, options.shard))
+        if scored := score_finished_runs(cells.folder, ours):
+            print(f"{counted(scored, 'finished run')} scored by the table's own measures")
         code = _carry_out(cells, in_order, executor, options, _report_table)
     if options.log == "wandb" and len(cells.folder.left) != len(cells.names) - len(ended):
         track_table_run(root)

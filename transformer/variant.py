@@ -147,7 +147,23 @@ def _check_source(name: str, word: str) -> None:
         )
 
 
-def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
+def load_function(name: str) -> Callable[..., Any]:
+    """The function called ``name``, which is named as a class is.
+
+    Raises:
+        InputError: if its file is missing, or is not the one that the name was made of.
+    """
+    module, kind, digest = split_name(name)
+    function, source = _imported(name)
+    if source_digest(module, kind) != digest:
+        raise InputError(f"{kind} in {source} has changed since: run the table again")
+    if not callable(function):
+        raise InputError(f"{kind} in {source} is no function")
+    return function
+
+
+def _imported(name: str) -> tuple[Any, Path]:
+    """What a module has under the name, or None, and the file of the module."""
     module, kind, _ = split_name(name)
     source = source_of(module)
     try:
@@ -155,8 +171,13 @@ def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
         code = load_file(source, "variant") if is_file else importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"{source} cannot be imported ({error}): install what it needs") from error
-    variant = getattr(code, kind, None)
+    return getattr(code, kind, None), source
+
+
+def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
+    variant, source = _imported(name)
     if not (isinstance(variant, type) and issubclass(variant, of)):
+        kind = split_name(name)[1]
         raise InputError(
             f"{kind} in {source} is no subclass of transformer.{of.__name__}, which {word} takes"
         )
@@ -206,8 +227,9 @@ def _is_of_training(name: str, value: object) -> bool:
     return inspect.isroutine(getattr(LightningModule, name, None))
 
 
-def variant_name(variant: type[nn.Module] | str) -> str:
-    """The name of a class, of ``module:Class``, or of ``FILE.py:Class``, whose file is trusted.
+def variant_name(variant: type[nn.Module] | Callable[..., Any] | str) -> str:
+    """The name of a class or a function, of ``module:Class``, or of ``FILE.py:Class``, whose file
+    is trusted.
 
     Raises:
         InputError: if there is no such class.

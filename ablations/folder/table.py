@@ -160,6 +160,11 @@ class TableFolder(Folder):
         files = [*self.path.glob(f"*/*/{RESULT_FILE}"), *self.path.glob(RUNS_FILE)]
         return max((path.stat().st_mtime for path in files), default=0.0)
 
+    def record(self, run: Run) -> Record:
+        own = [measure.measure for measure in self.plan.own_measures]
+        figures = {x.name: None if run.result is None else x.of(run.result) for x in own}
+        return {**super().record(run), **figures}
+
     def _settings(self, run: Run) -> Record:
         return self.settings[run.row]
 

@@ -17,7 +17,7 @@ from ablations.report.statistics import (
 )
 from ablations.tables.trainings import Training
 from experiments.records.progress import RunState
-from experiments.records.result import MEASURES, Measure, Result
+from experiments.records.result import Measure, Result
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 
@@ -63,12 +63,12 @@ def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> It
         else f"{row} of {there.title}: no fresh seed is finished here"
     )
     for seed in sorted(new.keys() & old.keys()):
-        yield f"  seed {seed}: {_by_digit(old[seed], new[seed], there.plan.measures)}"
+        yield f"  seed {seed}: {_by_digit(old[seed], new[seed], there.plan.compared)}"
     if not fresh:
         return
-    for name in there.plan.measures:
-        spread = _spread(results, there.trainings, row, name)
-        yield from _compare(MEASURES[name], _values(old, name), _values(fresh, name), spread)
+    for measure in there.plan.compared:
+        spread = _spread(results, there.trainings, row, measure)
+        yield from _compare(measure, _values(old, measure), _values(fresh, measure), spread)
 
 
 def _results(folder: TableFolder) -> Mapping[str, Results]:
@@ -85,14 +85,14 @@ def _seeds(results: Results) -> str:
     return f"{word} {', '.join(map(str, sorted(results)))}"
 
 
-def _values(results: Results, name: str) -> dict[int, float]:
-    values = {seed: getattr(result, name) for seed, result in results.items()}
+def _values(results: Results, measure: Measure) -> dict[int, float]:
+    values = {seed: measure.of(result) for seed, result in results.items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
 
-def _by_digit(old: Result, new: Result, measures: tuple[str, ...]) -> str:
+def _by_digit(old: Result, new: Result, measures: Sequence[Measure]) -> str:
     """Whether two runs of one seed have the same scores, and if not, what may be the reason."""
-    if all(getattr(old, name) == getattr(new, name) for name in measures):
+    if all(measure.of(old) == measure.of(new) for measure in measures):
         return "every digit is the same"
     others = [
         word for name, word in _MAY_DIFFER.items() if getattr(old, name) != getattr(new, name)
@@ -103,7 +103,7 @@ def _by_digit(old: Result, new: Result, measures: tuple[str, ...]) -> str:
 
 
 def _spread(
-    results: Mapping[str, Results], trainings: Sequence[Training], row: str, measure: str
+    results: Mapping[str, Results], trainings: Sequence[Training], row: str, measure: Measure
 ) -> Pool | None:
     """The spread of runs of one row, over all rows of the committed table if they spread alike; of
     rows of one training, one counts.

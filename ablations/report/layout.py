@@ -20,7 +20,6 @@ from ablations.report.grid import escape_latex, escape_markdown, markdown_table,
 from experiments.figures.render import DrawingError, draw, on_white, script
 from experiments.figures.style import Spec
 from experiments.records.progress import printable
-from experiments.records.result import MEASURES
 from transformer import formats
 from transformer.errors import InputError
 from transformer.files import make_directory, remove, within, write_atomically
@@ -28,7 +27,7 @@ from transformer.files import make_directory, remove, within, write_atomically
 TEMPLATES = Path(__file__).parent / "templates"
 # The names of figures that a report may have made.
 _FIGURE = re.compile(
-    rf"((agreement|differences|seeds)-({'|'.join(MEASURES)})|perplexity-(parameters|flops)"
+    r"((agreement|differences|seeds)-[A-Za-z_]\w*|perplexity-(parameters|flops)"
     r"|bleu-flops|curves|history|importances|slices|time|memory)\.(svg|png)"
 )
 _LONGEST = 2_000  # letters of a line for a terminal

@@ -186,7 +186,7 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
     ]
     base = next((row for row in rows if row.is_base), None)
     has_seeds = any(len(row.results) > 1 for row in rows)
-    measures = [MEASURES[name] for name in plan.measures]
+    measures = plan.compared
     pools: dict[str, Pool] = {}
     for measure in measures:
         pooled = _compute_scores(rows, base, measure, folder.configs, has_seeds=has_seeds)
@@ -237,6 +237,9 @@ def _describe(
 ) -> RowNumbers:
     results = [run.result for run in runs if run.result is not None]
     means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES, *_COSTS)}
+    for measure in plan.compared:
+        if measure.key:
+            means[measure.name] = estimate(_known(results, measure), measure.scale)
     changed = row.changed(plan.base)
     return RowNumbers(
         name=row.name,
@@ -276,7 +279,7 @@ def _compute_scores(
 ) -> Pool | None:
     """Compute the score of each row by one measure; the spread pooled over those alike."""
     name = measure.name
-    values = {row.name: _by_seed(row, name) for row in rows}
+    values = {row.name: _by_seed(row, measure) for row in rows}
     alike = {
         row.name: values[row.name]
         for row in rows
@@ -333,8 +336,13 @@ def _of_seeds(row: RowNumbers, seeds: Set[int]) -> list[Run]:
     return [run for run in row.runs if run.result is not None and run.seed in seeds]
 
 
-def _by_seed(row: RowNumbers, name: str) -> dict[int, float]:
-    values = {result.seed: getattr(result, name) for result in row.results}
+def _known(results: Sequence[Result], measure: Measure) -> list[float]:
+    found = [measure.of(result) for result in results]
+    return [value for value in found if value is not None]
+
+
+def _by_seed(row: RowNumbers, measure: Measure) -> dict[int, float]:
+    values = {result.seed: measure.of(result) for result in row.results}
     return {seed: float(value) for seed, value in values.items() if value is not None}
 
 

@@ -44,7 +44,7 @@ def write_report(folder: TableFolder) -> str:
             ratios = regime(plan.base, table.base.results[0], first.learning_rates)
     warnings = list(warnings_of(plan, [result.device for result in table.results]))
     runs = [run for row in table.rows for run in row.runs]
-    warnings += [*stale_rows(runs), *source_warnings(runs)]
+    warnings += [*stale_rows(runs), *source_warnings(runs), *_without_score(table)]
     values = {
         "title": plan.title,
         "headline": f"Table {plan.table} at scale {plan.scale} on {corpus.name} "
@@ -69,6 +69,17 @@ def write_report(folder: TableFolder) -> str:
     return write_files(folder.path, TEMPLATES / "table.j2", values, figures, exports)
 
 
+def _without_score(table: TableNumbers) -> Iterator[str]:
+    """A line for each of the user's measures by which a run that was translated has no score."""
+    for measure in table.measures:
+        lacking = [x for x in table.results if x.diverged_at is None and measure.of(x) is None]
+        if measure.key and lacking:
+            yield (
+                f"{measure.label}: {len(lacking)} of {len(table.results)} finished runs have no "
+                "score by the function as it is now: run of the table scores them, or says why not"
+            )
+
+
 def _to_latex(table: TableNumbers, results: Grid) -> str:
     """A ``tabular`` for ``\\input``: the settings, the scores and the paper's, without Δ."""
     if not results.columns:  # no row has been run yet
@@ -91,12 +102,13 @@ def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
 
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
-    quoted = table.plan.measures if table.plan.is_compared else ()
+    quoted = [x.name for x in table.measures if not x.key] if table.plan.is_compared else []
     figures = [
         name
         for name in FIGURES
         if name not in LATER_FIGURES or any(getattr(x, name) is not None for x in table.results)
     ]
+    figures += [measure.name for measure in table.measures if measure.key]
     heads = ["row", *table.shown, *figures]
     yield [*heads, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:

@@ -243,7 +243,7 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
     paths = [run.directory / name for run in row.runs for name in _FILES]
     return {
         "configuration": configuration,
-        "runs": _runs(row),
+        "runs": _runs(row, table),
         "files": [path.relative_to(page).as_posix() for path in paths if path.is_file()],
         "first_seed": row.seeds[0],
         "samples": _samples(row.runs[0]),
@@ -251,8 +251,9 @@ def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, obje
     }
 
 
-def _runs(row: RowNumbers) -> Grid:
-    measures = [measure for name, measure in MEASURES.items() if name in row.means]
+def _runs(row: RowNumbers, table: TableNumbers) -> Grid:
+    known = (*MEASURES.values(), *(measure for measure in table.measures if measure.key))
+    measures = [measure for measure in known if measure.name in row.means]
     heads = ["seed", *(measure.short for measure in measures), "steps", "target tokens"]
     heads += ["FLOPs", "training", "device", "commit"]
     lines: list[list[str]] = []
@@ -262,8 +263,7 @@ def _runs(row: RowNumbers) -> Grid:
             cells = [_describe_state(run), *[""] * (len(heads) - 2)]
         else:
             scores = [
-                formats.number(getattr(result, measure.name), max(2, measure.digits))
-                for measure in measures
+                formats.number(measure.of(result), max(2, measure.digits)) for measure in measures
             ]
             cells = [
                 *scores,

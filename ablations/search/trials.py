@@ -163,7 +163,7 @@ def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root:
         title=f"{search.title}: the best trials again, with other seeds",
         base=search.base,
         rows=tuple(Row(name=x, reported=Reported(), changes=found[x]) for x in found),
-        measures=search.measures,
+        measures=(*search.measures,),
     )
     plan = make_plan(table, as_it_is, table.rows, range(first, first + _CONFIRMING_SEEDS))
     return replace(plan, table=f"{search.space}-confirm")

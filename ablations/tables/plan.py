@@ -13,13 +13,14 @@ from typing import Any
 
 from ablations.files import LAYERS_FILE, PLAN_FILE, SEARCH_FILE, SHOWN, check_name
 from ablations.tables.changes import COLUMNS, Value, columns, with_changes
+from ablations.tables.own_measures import OwnMeasure, split_measures
 from ablations.tables.scale import Divisors, Scale
 from ablations.tables.table import Cell, Reported, Row, Table
 from ablations.tables.trainings import Training, check_checkpoints, trainings_of
 from ablations.tables.tune import Tune
 from experiments.devices import MOST, faster_precision
 from experiments.records.experiment import Experiment
-from experiments.records.result import MEASURES
+from experiments.records.result import MEASURES, Measure
 from transformer.config import (
     OPTIONS_OF,
     Config,
@@ -88,8 +89,8 @@ class PlannedRow(Row):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan(Divisors):
     """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``measures`` are the scores that the table compares, ``decoding_speed`` and ``tune`` are the
-    table's.
+    ``measures`` are the scores that the table compares, those in ``own_measures`` the user's;
+    ``decoding_speed`` and ``tune`` are the table's.
     """
 
     table: str
@@ -98,12 +99,18 @@ class Plan(Divisors):
     base: Config
     rows: tuple[PlannedRow, ...]
     measures: tuple[str, ...] = ("perplexity", "bleu")
+    own_measures: tuple[OwnMeasure, ...] = ()
     decoding_speed: bool = False
     tune: Tune | None = None
 
     def __post_init__(self) -> None:
         corpus = self.base.data.corpus
+        own = [measure.name for measure in self.own_measures]
         for name in self.measures:
+            if self.measures.count(name) > 1:
+                raise InputError(f"table {self.table!r} has the measure {name!r} twice")
+            if name in own:
+                continue
             if name not in MEASURES:
                 raise unknown_name("measure", name, MEASURES)
             if name.removeprefix("test_") not in _MEASURES_OF_TASK[corpus.task]:
@@ -129,9 +136,20 @@ class Plan(Divisors):
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
     @property
+    def compared(self) -> tuple[Measure, ...]:
+        """The measures."""
+        own = {measure.name: measure.measure for measure in self.own_measures}
+        return tuple(own.get(name) or MEASURES[name] for name in self.measures)
+
+    @property
     def valid_measures(self) -> tuple[str, ...]:
-        """The measures of the validation set, which are the values of a trial."""
-        return tuple(name for name in self.measures if not MEASURES[name].is_of_test)
+        """The measures of the validation set but the user's, which are the values of a trial."""
+        return tuple(x.name for x in self.compared if not x.is_of_test and not x.key)
+
+    @property
+    def has_test(self) -> bool:
+        """Whether a measure is of the test set."""
+        return any(measure.is_of_test for measure in self.compared)
 
     @property
     def is_compared(self) -> bool:
@@ -170,17 +188,19 @@ class Plan(Divisors):
             name=name,
             description=f"{self.title}, row {cell.row} at scale {self.scale}",
             config=row.configure(self.base, seed=cell.seed),
-            splits=("valid",) if self.valid_measures == self.measures else ("valid", "test"),
+            splits=("valid", "test") if self.has_test else ("valid",),
             group=name,
             tags=(self.table, self.scale, cell.row, f"seed-{cell.seed}"),
             labels={"table": self.table, "scale": self.scale, "row": cell.row},
             reported={name: x for name, x in reported.items() if x is not None},
+            own_measures=tuple(measure.function for measure in self.own_measures),
         )
 
 
 def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[int]) -> Plan:
     """The plan to run ``rows`` of ``table`` with each of ``seeds``."""
     base = table.configure(None, scale)
+    measures, own_measures = split_measures(table.measures)
     unchanged = columns(base)
 
     def plan_row(row: Row) -> PlannedRow:
@@ -214,11 +234,12 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         divide_dropout=scale.divide_dropout,
         base=base,
         rows=tuple(plan_row(row) for row in table.rows),
-        measures=table.measures,
+        measures=measures,
+        own_measures=own_measures,
         decoding_speed=table.decoding_speed,
         tune=table.tune,
     )
-    if base.data.corpus.test is None and len(plan.valid_measures) < len(plan.measures):
+    if base.data.corpus.test is None and plan.has_test:
         raise InputError(f"table {table.name!r} measures a test set, which its corpus has not")
     return from_dict(Plan, to_dict(plan), f"table {table.name!r}")  # which checks all types
 
@@ -322,7 +343,8 @@ def with_current_sources(plan: Plan) -> Plan:
         for row in plan.rows
     ]
     base = replace(plan.base, model=model, training=training)
-    return replace(plan, base=base, rows=tuple(rows))
+    own_measures = tuple(measure.current for measure in plan.own_measures)
+    return replace(plan, base=base, rows=tuple(rows), own_measures=own_measures)
 
 
 def _refreshed(settings: dict[str, Value]) -> dict[str, Value]:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from ablations.files import check_name
 from ablations.tables.changes import CHANGES, Changes, Value, check_change, class_changes
+from ablations.tables.own_measures import Function, OwnMeasure
 from ablations.tables.scale import Scale
 from ablations.tables.tune import Tune
 from transformer.config import Config
@@ -124,7 +125,8 @@ class Declaration:
 class Table(Declaration):
     """Rows that differ from one base, in the paper's units.
 
-    ``measures`` are the scores that it compares, as ``experiments.records.result`` names them.
+    ``measures`` are the scores that it compares: names of ``experiments.records.result``, and
+    functions of the user (:func:`ablations.tables.measure`).
     ``decoding_speed`` says whether its report has a column of sentences decoded per second.
     ``tune`` is the rule by which rows get their learning rates; None leaves them as declared.
 
@@ -133,7 +135,7 @@ class Table(Declaration):
     """
 
     rows: tuple[Row, ...]
-    measures: tuple[str, ...] = ("perplexity", "bleu")
+    measures: tuple[str | Function | OwnMeasure, ...] = ("perplexity", "bleu")
     decoding_speed: bool = False
     tune: Tune | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from experiments.devices import device_name, explain_out_of_memory, nominal_peak, peak_memory
 from experiments.display import Display
 from experiments.evaluate.exported import load_translator
+from experiments.evaluate.own_measures import own_scores
 from experiments.evaluate.trained import (
     TrainedModel,
     choose_checkpoints,
@@ -105,7 +106,9 @@ def score_run(
         trained = load_average(experiment, more, vocabulary, device)
         valid = score_split(trained, "valid", None)
         averaged = Averaged(checkpoints=len(more), **valid.figures)
-    return _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
+    result = _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
+    own = own_scores(experiment.own_measures, corpus.text("valid"), scores["valid"].translations)
+    return replace(result, own_scores=own)
 
 
 def result_of_diverged(

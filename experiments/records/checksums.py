@@ -9,7 +9,14 @@ from pathlib import Path
 
 from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE, DATA_FILE, SOURCE_FILE
 from experiments.records.outputs import METRICS_FILE, step_checkpoints
-from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, content_of, load_result
+from experiments.records.result import (
+    PRUNED_FILE,
+    RESULT_FILE,
+    Result,
+    content_of,
+    load_result,
+    save_result,
+)
 from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import check_plain, read_text, within, write_atomically
@@ -42,6 +49,14 @@ def record_checksums(directory: Path, result: Result) -> Result:
     sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
     write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
     return result
+
+
+def save_rescored(directory: Path, result: Result) -> None:
+    """Save the result of a finished run with other scores; its other files are as they were."""
+    if sums := read_checksums(directory):
+        sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
+        write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
+    save_result(directory, result)
 
 
 def _lines(sums: Mapping[str, str]) -> list[str]:

@@ -34,7 +34,8 @@ class Experiment:
 
     ``splits`` are scored at the end, if the corpus has them; ``valid`` must be among them.
     ``group`` and ``tags`` sort the runs in W&B, ``labels`` are added to the settings there, and
-    ``reported`` are the paper's figures by name.
+    ``reported`` are the paper's figures by name. ``own_measures`` are the user's functions that
+    score the translations of the validation set, as :func:`transformer.variant_name` names them.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Experiment:
     tags: tuple[str, ...] = ()
     labels: dict[str, int | float | str] = field(default_factory=dict)
     reported: dict[str, float] = field(default_factory=dict)
+    own_measures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if "valid" not in self.splits:

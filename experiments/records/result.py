@@ -12,6 +12,7 @@ from typing import Literal
 from transformer import formats
 from transformer.config import from_dict, to_dict
 from transformer.files import read_json, to_json, write_atomically
+from transformer.variant import split_name
 
 RESULT_FILE = "result.json"
 PRUNED_FILE = "pruned.json"  # in place of it, of a trial that a search ended
@@ -73,6 +74,7 @@ class Result:
     ``unigram_perplexity`` is what the word-pieces' frequencies alone reach
     (:mod:`transformer.evaluation.unigram`). Training ended at the step ``diverged_at`` if its
     gradient was infinite or NaN: the perplexity is infinite then, and nothing was translated.
+    ``own_scores`` are those of a user's functions, by ``function@digest``.
     """
 
     experiment: str
@@ -117,6 +119,7 @@ class Result:
     chrf: float | None = None
     chrf_signature: str | None = None
     test_chrf: float | None = None
+    own_scores: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.finished_at)
@@ -225,7 +228,7 @@ class Measure:
 
     ``label`` is its name in sentences and ``short`` at the head of a column; ``digits`` are its
     decimals, ``paper_digits`` those that the paper gives, and ``scale`` the least and the greatest
-    value that it can have.
+    value that it can have. A user's own has a ``key`` in the result's ``own_scores``.
     """
 
     name: str
@@ -235,15 +238,29 @@ class Measure:
     paper_digits: int
     direction: Literal["minimize", "maximize"] = "maximize"
     scale: tuple[float, float] = (0.0, 100.0)
+    key: str = ""
+
+    def of(self, result: Result) -> float | None:
+        """The score of a run; None if it has none."""
+        return result.own_scores.get(self.key) if self.key else getattr(result, self.name)
 
     @property
     def title(self) -> str:
         """Its name at the start of a sentence."""
-        return self.label.capitalize() if self.label.islower() else self.label
+        is_word = self.label.isalpha() and self.label.islower()
+        return self.label.capitalize() if is_word else self.label
 
     @property
     def is_of_test(self) -> bool:
         return self.name.startswith("test_")
+
+
+def score_key(function: str) -> str:
+    """The key of a user's function in ``own_scores``: its name and the digest of its source,
+    without its module, whose file may be renamed.
+    """
+    _, name, digest = split_name(function)
+    return f"{name}@{digest}"
 
 
 MEASURES = {

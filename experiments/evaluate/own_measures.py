@@ -1,0 +1,71 @@
+"""Score translations by functions of the user."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.evaluate.trained import text_of_split
+from experiments.evaluate.translator import Text
+from experiments.records.checksums import save_rescored, verify_files
+from experiments.records.data import recorded_data
+from experiments.records.experiment import load_experiment
+from experiments.records.outputs import hypotheses_path
+from experiments.records.progress import STOPPED_EXIT_CODE, stop_signals
+from experiments.records.result import load_result, score_key
+from transformer.data.text import read_text
+from transformer.errors import InputError
+from transformer.variant import load_function, split_name
+
+
+def own_scores(
+    functions: Sequence[str], text: Text, translations: Sequence[str]
+) -> dict[str, float]:
+    """The scores of translations by the user's functions, each called with sources, translations
+    and references. One that fails, or gives no finite number, has none, and a warning says why.
+    """
+    found: dict[str, float] = {}
+    for function in functions:
+        try:
+            score = float(load_function(function)(list(text[0]), list(translations), list(text[1])))
+            if not math.isfinite(score):
+                raise ValueError(f"it gives {score}")
+            found[score_key(function)] = score
+        except SystemExit as error:
+            if error.code in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+                raise  # a signal stops the run
+            _say_why(function, error)
+        except Exception as error:  # of the user's code: the run keeps its other scores
+            _say_why(function, error)
+    return found
+
+
+def _say_why(function: str, error: BaseException) -> None:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    name = split_name(function)[1]
+    warnings.warn(f"no score by {name}, which fails: {reason}", stacklevel=3)
+
+
+def score_finished(directory: Path, functions: Sequence[str]) -> list[str]:
+    """Add the scores of a finished run by ``functions``, from the translations that it wrote.
+
+    Returns:
+        The functions by which it has a score now.
+
+    Raises:
+        InputError: if its files changed since it finished, or its text is not there.
+    """
+    result = load_result(directory)
+    if result is None:
+        return []
+    if problems := [f"{file} {problem}" for file, problem in verify_files(directory) if problem]:
+        raise InputError("; ".join(problems))
+    text = text_of_split(load_experiment(directory), "valid", recorded_data(directory))
+    found = own_scores(functions, text, read_text(hypotheses_path(directory, "valid")))
+    if found:
+        scores = {**result.own_scores, **found}
+        save_rescored(directory, replace(result, own_scores=scores))
+    return [function for function in functions if score_key(function) in found]
