@@ -254,6 +254,7 @@ def report(
     *,
     rows: str | None = None,
     without: str | None = None,
+    checklist: bool = False,
     variant: Variants = (),
     open: bool = False,
 ) -> None:
@@ -265,15 +266,27 @@ def report(
     Args:
         rows: such as base,A-h1: only these rows of a table [default: all]
         without: rows to leave out, such as one that diverged [default: none]
+        checklist: only print answers to reproducibility checklists, as Markdown
         open: show it in a browser
     """
     trust(*variant)
     folder = open_folder(directory)
     if rows is not None or without is not None:
         folder = _narrowed(folder, rows, without)
+    if checklist:
+        print(_checklist(folder))
+        return
     print_page(_write_report(folder), directory)
     if open:
         open_page(directory)
+
+
+def _checklist(folder: TableFolder | SearchFolder | LayersFolder) -> str:
+    from ablations.report import checklist
+
+    if isinstance(folder, LayersFolder):
+        raise InputError(f"{folder.path} holds measured layers: --checklist is for trainings")
+    return checklist.checklist(folder)
 
 
 def _narrowed(

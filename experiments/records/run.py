@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.records.attempt import Attempt, Failure, read_attempt
 from experiments.records.checksums import check_unchanged, verify_files
@@ -37,6 +37,9 @@ from experiments.records.result import PRUNED_FILE, RESULT_FILE, Result, load_re
 from transformer.config import from_dict
 from transformer.errors import InputError
 from transformer.files import open_plain, read_json, within
+
+if TYPE_CHECKING:
+    from transformer.data.prepared import Manifest
 
 LOG_FILE = "log.txt"
 _LOG_BYTES = 65_536  # in which its last lines are looked for
@@ -190,6 +193,13 @@ class Run:
         """What is run; None before it has begun."""
         has_begun = (self.files / CONFIG_FILE).is_file()
         return self._read(load_experiment) if has_begun else None
+
+    @cached_property
+    def data(self) -> Manifest | None:
+        """The data that it began with; None before its first step."""
+        from experiments.records.data import recorded_data  # which imports sentencepiece
+
+        return self._read(recorded_data)
 
     @cached_property
     def source(self) -> Mapping[str, Any] | None:

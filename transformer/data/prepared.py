@@ -12,7 +12,7 @@ from pathlib import Path
 from transformer.config import from_dict, to_dict
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import sha256_of
-from transformer.data.store import EncodedPairs
+from transformer.data.store import BYTES_PER_PAIR, LENGTHS_FILE, EncodedPairs
 from transformer.data.text import read_text
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import BlockedError, InputError
@@ -47,6 +47,11 @@ class Manifest:
     sources: tuple[tuple[str, str], ...]
     files: dict[str, Checksum]
     digest: str
+
+    def pairs(self, split: str) -> int | None:
+        """How many pairs of ``train``, ``valid`` or ``test`` were kept; None if it has no such."""
+        file = self.files.get(f"{split}/{LENGTHS_FILE}")
+        return None if file is None else file.bytes // BYTES_PER_PAIR
 
     def require(self, found: Manifest) -> None:
         """Refuse other data than ``found``, and name the files that differ."""

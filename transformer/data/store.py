@@ -15,7 +15,8 @@ from transformer.config import PAD_ID
 _TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.uint32)}
 # Attention takes memory with the square of a sentence's length; training sees a tenth of this.
 MAX_PIECES = 2_048
-_LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
+LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
+BYTES_PER_PAIR = 8  # in the first: 32 bits for each side
 
 Tokens = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
@@ -48,7 +49,7 @@ class EncodedPairs:
         """Pairs in a folder, memory-mapped, so that opening is quick at any size."""
         (path,) = directory.glob("tokens.*")
         tokens = np.memmap(path, _TOKENS_FILES[path.name], "r")
-        lengths = np.memmap(directory / _LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
+        lengths = np.memmap(directory / LENGTHS_FILE, np.uint32, "r").reshape(-1, 2)
         return cls(tokens, lengths, np.memmap(directory / _STARTS_FILE, np.uint64, "r"))
 
     def __len__(self) -> int:
@@ -102,7 +103,7 @@ def write_store(directory: Path, chunks: Iterable[Sequence[Pair]], vocab_size: i
     written = 0
     with (
         (directory / name).open("wb") as tokens_file,
-        (directory / _LENGTHS_FILE).open("wb") as lengths_file,
+        (directory / LENGTHS_FILE).open("wb") as lengths_file,
         (directory / _STARTS_FILE).open("wb") as starts_file,
     ):
         for pairs in chunks:

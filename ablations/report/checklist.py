@@ -1,0 +1,333 @@
+"""Answer reproducibility checklists from records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ablations.files import PLAN_FILE, SEARCH_FILE
+from ablations.folder import SearchFolder, TableFolder
+from ablations.report.facts import facts_of_base, facts_of_results
+from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.search import describe_trial
+from ablations.search.search import Search
+from ablations.search.space import Parameter
+from ablations.search.trials import Trial, best
+from ablations.tables.changes import COLUMNS, columns
+from experiments.records.estimate import CONFIDENCE, Estimate
+from experiments.records.progress import RunState, printable
+from experiments.records.result import Measure, Result, in_words, valid_scores
+from experiments.records.run import Run
+from transformer import formats
+from transformer.config import Config
+
+# What the records say of each subject, in lines.
+Answers = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a checklist, in our words: its number, or the section it is in, and the subjects
+    that answer it; none if the authors alone can.
+    """
+
+    number: str
+    asks: str
+    subjects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checklist:
+    """A checklist with the address of its own wording."""
+
+    title: str
+    source: str
+    items: tuple[Item, ...]
+
+
+CHECKLISTS = (
+    Checklist(
+        "Responsible NLP Research checklist (ACL Rolling Review)",
+        "https://aclrollingreview.org/responsibleNLPresearch/",
+        (
+            Item("A1", "limitations"),
+            Item("A2", "potential risks"),
+            Item("B1", "citations of the creators of artifacts"),
+            Item("B2", "licence and terms of use of artifacts", ("licence",)),
+            Item("B3", "use as intended"),
+            Item("B4", "personal data and offensive content"),
+            Item("B5", "documentation of artifacts: domains, languages, groups", ("languages",)),
+            Item("B6", "statistics of the data: examples and splits", ("splits",)),
+            Item(
+                "C1",
+                "parameters, total compute and infrastructure",
+                ("parameters", "compute", "infrastructure"),
+            ),
+            Item("C2", "experimental setup, search and best values", ("setup", "search", "best")),
+            Item(
+                "C3",
+                "descriptive statistics, and whether of a mean, a maximum or a single run",
+                ("runs", "scores"),
+            ),
+            Item("C4", "packages with implementation and settings", ("packages", "measures")),
+            Item("D1 to D5", "human annotators and participants"),
+            Item("E1", "AI assistants"),
+        ),
+    ),
+    Checklist(
+        "Machine Learning Reproducibility Checklist, version 2.0 (Pineau et al. 2021)",
+        "https://www.cs.mcgill.ca/~jpineau/ReproducibilityChecklist.pdf",
+        (
+            Item("models", "description of model and algorithm", ("setup",)),
+            Item("models", "assumptions"),
+            Item("models", "complexity: time, space, sample size", ("parameters", "compute")),
+            Item("theory", "claims and their proofs"),
+            Item("datasets", "statistics, such as the number of examples", ("splits",)),
+            Item("datasets", "splits", ("splits",)),
+            Item("datasets", "excluded data and preprocessing", ("excluded",)),
+            Item("datasets", "link to the data", ("sources",)),
+            Item("datasets", "how new data were collected"),
+            Item("code", "dependencies", ("packages",)),
+            Item("code", "code for training and evaluation", ("code",)),
+            Item("code", "trained models"),
+            Item("code", "README with results and their commands", ("code",)),
+            Item(
+                "results",
+                "range of hyperparameters, how the best were selected, and all values",
+                ("search", "best", "setup"),
+            ),
+            Item("results", "exact number of training and evaluation runs", ("runs",)),
+            Item("results", "definition of the measures", ("measures",)),
+            Item("results", "central tendency and variation", ("scores",)),
+            Item("results", "average run time", ("time",)),
+            Item("results", "infrastructure", ("infrastructure",)),
+        ),
+    ),
+)
+_YOURS = "yours to answer"
+
+
+def checklist(folder: TableFolder | SearchFolder) -> str:
+    """The checklists as Markdown, with what the records of a table or a search answer."""
+    if isinstance(folder, SearchFolder):
+        answers = dict(_of_search(folder))
+    else:
+        answers = dict(_of_table(folder))
+    lines = [f"# Checklists: {printable(folder.title)}"]
+    for each in CHECKLISTS:
+        lines += ["", f"## {each.title}", "", f"The wording is in {each.source}.", ""]
+        for item in each.items:
+            lines += _lines(item, answers)
+    return "\n".join(lines)
+
+
+def _lines(item: Item, answers: Answers) -> Iterator[str]:
+    found = [line for subject in item.subjects for line in answers.get(subject, ())]
+    yield f"- **{item.number}** {item.asks}{'' if found else f': {_YOURS}'}"
+    for line in found:
+        yield f"    - {printable(line)}"
+
+
+Subject = tuple[str, list[str]]
+
+
+def _of_table(folder: TableFolder) -> Iterator[Subject]:
+    table = compute_numbers(folder)
+    plan, rows = table.plan, [row for row in table.rows if row.results]
+    runs = [run for row in table.rows for run in row.runs]
+    yield from _of_data([*folder.configs.values()], runs)
+    yield from _of_results(table.results, table.trained)
+    sizes = (f"{row.name} {formats.millions(row.results[0].parameters)} M" for row in rows)
+    yield "parameters", [f"parameters: {', '.join(sizes)}"] if rows else []
+    times = (f"{row.name} {formats.duration(row.means['train_seconds'].mean)}" for row in rows)
+    yield "time", [f"mean training time of a run: {', '.join(times)}"] if rows else []
+    changes = [f"{row.name}: {_changes(row.settings, row.changed)}" for row in rows if row.changed]
+    yield "setup", [*_base(plan.base), *changes, f"all settings: {PLAN_FILE}"]
+    yield (
+        "search",
+        ["this table searched nothing: if its settings come from a search, add that one's answers"],
+    )
+    seeds = (
+        f"{row.name} {len(row.results)} of {len(row.seeds)}" for row in table.rows if row.seeds
+    )
+    trained = f"trainings: {len(table.trained)}, each with a seed of its own in its row"
+    yield "runs", [f"finished runs by row: {', '.join(seeds)}", f"{trained} ({_seeds(table)})"]
+    yield "scores", [*_scores(table)]
+    yield "code", [*_code(table.results), f"`{_command(table)}`"]
+
+
+def _base(base: Config) -> Iterator[str]:
+    values = columns(base)
+    yield f"base model: {', '.join(f'{title} {values[x]}' for x, title in COLUMNS.items())}"
+    yield f"base: {'; '.join(f'{name} {text}' for name, text in facts_of_base(base))}"
+
+
+def _changes(settings: Mapping[str, object], changed: frozenset[str]) -> str:
+    return ", ".join(f"{name} {settings[name]}" for name in sorted(changed))
+
+
+def _seeds(table: TableNumbers) -> str:
+    seeds = sorted({result.seed for result in table.results})
+    return f"seeds {', '.join(map(str, seeds))}" if seeds else "none finished"
+
+
+def _command(table: TableNumbers) -> str:
+    seeds = sorted({seed for row in table.rows for seed in row.seeds})
+    given = ",".join(map(str, seeds))
+    return f"python -m ablations run {table.plan.table} --scale {table.plan.scale} --seeds {given}"
+
+
+def _scores(table: TableNumbers) -> Iterator[str]:
+    """The scores of each row, those of the validation set beside those of the test set."""
+    if not table.results:
+        return
+    interval = f"{CONFIDENCE:.0%} confidence intervals by Student's t over the seeds"
+    yield f"means, with {interval}" if table.has_seeds else "single runs, without a spread"
+    for row in table.rows:
+        cells = [
+            f"{measure.label} {_estimate(score, measure)}"
+            for measure in table.measures
+            if row.results and (score := row.scores[measure.name].ours) is not None
+        ]
+        if cells:
+            yield f"{row.name} ({formats.counted(len(row.results), 'run')}): {', '.join(cells)}"
+
+
+def _estimate(found: Estimate, measure: Measure) -> str:
+    mean = formats.number(found.mean, measure.digits)
+    if found.interval is None:
+        return mean
+    low, high = (formats.number(end, measure.digits) for end in found.interval)
+    return f"{mean} ({low} to {high})"
+
+
+def _of_search(folder: SearchFolder) -> Iterator[Subject]:
+    search, trials = folder.plan, folder.trials()
+    runs = [folder.read(trial.name) for trial in trials if trial.values]
+    results = [trial.result for trial in trials if trial.result]
+    yield from _of_data([search.base], runs)
+    yield from _of_results(results, results)
+    pruned = [trial for trial in trials if trial.state == RunState.PRUNED]
+    if results:
+        sizes = [result.parameters for result in results]
+        low, high = formats.millions(min(sizes)), formats.millions(max(sizes))
+        yield "parameters", [f"parameters: {low} M to {high} M"]
+        mean = sum(result.train_seconds for result in results) / len(results)
+        yield "time", [f"mean training time of a finished trial: {formats.duration(mean)}"]
+    yield "setup", [*_base(search.base), f"all settings: {SEARCH_FILE}"]
+    yield "search", [*_bounds(search), *_method(search)]
+    yield "best", [f"best: {text}"] if (text := describe_trial(search, best(trials))) else []
+    states = Counter(str(trial.state) for trial in trials)
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    ended = f"trials: {search.trials} planned; {counts}"
+    steps = sum(trial.step for trial in pruned)
+    took = [f"pruned trials took {steps:,} steps, which totals of time leave out"] if pruned else []
+    yield "runs", [ended, *took, f"all with seed {search.base.training.seed}"]
+    again = folder.confirmation
+    confirmed = [] if again is None else [*_scores(compute_numbers(again))]
+    yield "scores", [*_scores_of_trials(trials), *confirmed]
+    scale = f"--scale {search.scale} --trials {search.trials} --seed {search.seed}"
+    how = f"--sampler {search.sampler} --pruner {search.pruner}"
+    yield (
+        "code",
+        [*_code(results), f"`python -m ablations search {search.space} {scale} {how}`"],
+    )
+
+
+def _bounds(search: Search) -> Iterator[str]:
+    """The bounds of each parameter, in the units of the space."""
+    for each in search.declared:
+        yield f"{each.name}: {_range(each)}"
+
+
+def _range(parameter: Parameter) -> str:
+    if parameter.kind == "choice":
+        return f"one of {', '.join(map(str, parameter.choices))}"
+    kind = "log-uniform" if parameter.log else "uniform"
+    return f"{parameter.low:g} to {parameter.high:g}, {kind}"
+
+
+def _method(search: Search) -> Iterator[str]:
+    yield (
+        f"sampler {search.sampler} with seed {search.seed}, pruner {search.pruner}; the trial with "
+        "the lowest perplexity on the validation set is the best"
+    )
+    yield search.describe_rungs()
+
+
+def _scores_of_trials(trials: Sequence[Trial]) -> Iterator[str]:
+    found = best(trials)
+    if found is not None and found.result is not None:
+        yield f"the best of a single run each, on the validation set: {_valid(found.result)}"
+
+
+def _valid(result: Result) -> str:
+    return in_words(valid_scores(result))
+
+
+def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject]:
+    """What is known of the text, of each corpus."""
+    corpora = {config.data.corpus.name: config.data for config in configs}
+    licence: list[str] = []
+    languages: list[str] = []
+    excluded: list[str] = []
+    for name, data in corpora.items():
+        corpus = data.corpus
+        licence.append(f"{name}: {corpus.licence}")
+        languages.append(f"{name}: {corpus.source_language} to {corpus.target_language}")
+        rules = [f"training pairs with over {data.max_length} word-pieces on a side"]
+        if data.max_length_ratio is not None:
+            rules.append(f"with one side over {data.max_length_ratio:g} times as long")
+        if data.drop_duplicates:
+            rules.append("all but the first of equal pairs")
+        excluded.append(
+            f"{name}: {', '.join(rules)}; `python -m experiments prepare` prints the numbers"
+        )
+    yield "licence", licence
+    yield "languages", languages
+    yield "excluded", excluded
+    yield from _of_recorded_data(runs)
+
+
+def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Subject]:
+    """The splits and the sources of the text, of each kind of data that runs recorded."""
+    splits: dict[str, None] = {}
+    sources: dict[str, None] = {}
+    for run in runs:
+        if run.data is None or run.experiment is None:
+            continue
+        name = run.experiment.config.data.corpus.name
+        sizes = {split: run.data.pairs(split) for split in ("train", "valid", "test")}
+        counts = (f"{split} {count:,}" for split, count in sizes.items() if count is not None)
+        splits[f"{name}: pairs: {', '.join(counts)}"] = None
+        for place, sha256 in run.data.sources:
+            sources[f"{place} (sha256 {sha256})"] = None
+    yield "splits", [*splits]
+    yield "sources", [*sources]
+
+
+def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterator[Subject]:
+    """Infrastructure, compute, packages and measures of finished runs."""
+    known = dict(facts_of_results(results, trained))
+    if not known:
+        return
+    seconds = sum(result.train_seconds * result.devices for result in trained)
+    yield "infrastructure", [f"{name}: {known[name]}" for name in ("device", "precision")]
+    yield (
+        "compute",
+        [
+            f"training: {seconds / 3_600:,.1f} device hours, {known['total arithmetic']}, of "
+            f"{formats.counted(len(trained), 'finished training')}; attempts that failed and "
+            "scoring are not counted"
+        ],
+    )
+    yield "packages", [f"versions: {known['versions']}"] if "versions" in known else []
+    signatures = [f"{name}: {text}" for name, text in known.items() if name.startswith("BLEU")]
+    perplexity = "perplexity: exp of the cross-entropy per word-piece, ends of sentences included"
+    yield "measures", [*signatures, perplexity]
+
+
+def _code(results: Sequence[Result]) -> list[str]:
+    commits = sorted({result.commit for result in results})
+    return [f"commit: {', '.join(commits)}"] if commits else []
