@@ -206,7 +206,8 @@ def train(
         seed: of all random choices [default: the experiment's]
         devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
         accumulate: gradient-accumulation steps
-        keep_checkpoints: keep them whole after scoring [default: the weights that were scored]
+        keep_checkpoints: keep them whole, with Adam's moments [default: after scoring, the weights
+            that were scored]
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
     """
     trust(*variant)

@@ -60,9 +60,11 @@ class TableCost:
     ``settings`` are the scale's in words; ``basis`` says how the speed of the ``device`` is known.
     ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
     ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
-    ``disk_bytes`` are the weights of all runs, and ``checkpoint_bytes`` their whole checkpoints,
-    which ``--keep-checkpoints`` keeps. ``tuning`` is what it costs to choose the learning rates of
-    a tuned table, which is not in these figures.
+    ``disk_bytes`` are the weights of all runs, ``peak_disk_bytes`` the most that is needed while
+    runs are in progress, and ``checkpoint_bytes`` the whole checkpoints of all runs, which
+    ``--keep-checkpoints`` keeps.
+    ``tuning`` is what it costs to choose the learning rates of a tuned table, which is not in these
+    figures.
     """
 
     table: str
@@ -81,6 +83,7 @@ class TableCost:
     seconds: float
     device_seconds: float
     disk_bytes: int
+    peak_disk_bytes: int
     checkpoint_bytes: int
     runs_left: int
     seconds_left: float
@@ -160,6 +163,8 @@ def _estimate(
         alone = speed.seconds(config, used)
         left += [alone if name in work.trained else SCORING_SECONDS for name in missing]
     each = [row.seconds for row in rows] * len(seeds)
+    removed = sorted(row.checkpoint_bytes - row.disk_bytes for row in [*rows] * len(seeds))
+    disk_bytes = len(seeds) * sum(row.disk_bytes for row in rows)
     warnings = (*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs))
     return TableCost(
         table=plan.title,
@@ -177,7 +182,8 @@ def _estimate(
         flops=len(seeds) * sum(row.flops for row in rows),
         seconds=until_the_last([], each, at_once),
         device_seconds=sum(each) * ranks / sharing,
-        disk_bytes=len(seeds) * sum(row.disk_bytes for row in rows),
+        disk_bytes=disk_bytes,
+        peak_disk_bytes=disk_bytes + sum(removed[-at_once:]),
         checkpoint_bytes=len(seeds) * sum(row.checkpoint_bytes for row in rows),
         runs_left=len(left),
         seconds_left=until_the_last([], left, at_once),
@@ -307,9 +313,8 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
         yield "memory: the most that a process held, in finished runs or else in the steps measured"
     else:
         yield "memory: not measured"
-    largest = max(row.checkpoint_bytes for row in estimate.rows)
     yield (
-        f"disk: {size(estimate.disk_bytes)} of weights, and up to "
-        f"{size(estimate.at_once * largest)} of checkpoints of runs in progress; with "
-        f"--keep-checkpoints {size(estimate.checkpoint_bytes)}"
+        f"disk: {size(estimate.disk_bytes)} of weights in the end, at most "
+        f"{size(estimate.peak_disk_bytes)} while runs are in progress; "
+        f"{size(estimate.checkpoint_bytes)} with --keep-checkpoints"
     )

@@ -77,7 +77,7 @@ class Options(Places):
     """also run what was given up before"""
 
     keep_checkpoints: bool = False
-    """keep them whole after scoring, to train on [default: the weights that were scored]"""
+    """keep them whole, with Adam's moments [default: once scored, the weights alone]"""
 
     # These change the rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None

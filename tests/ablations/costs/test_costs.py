@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,11 @@ def test_on_the_papers_devices_base_takes_half_a_day() -> None:
     assert base.disk_bytes == 63_045_632 * 20
     assert base.checkpoint_bytes == 63_045_632 * 60
     assert found.checkpoint_bytes == 2 * (base.checkpoint_bytes + big.checkpoint_bytes)
+    assert found.disk_bytes == 2 * (base.disk_bytes + big.disk_bytes)
+    # One run at a time: at most the moments of the larger one.
+    assert found.peak_disk_bytes == found.disk_bytes + 2 * big.disk_bytes
+    (line,) = (line for line in describe_cost(found) if line.startswith("disk: "))
+    assert re.fullmatch(r"disk: .* in the end, at most .* in progress; .* --keep-checkpoints", line)
 
 
 def test_a_small_run_takes_the_time_of_launches_start_and_scoring() -> None:
