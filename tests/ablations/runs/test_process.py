@@ -174,7 +174,7 @@ def test_a_plain_process_knows_its_devices_but_no_rank_and_when_its_parent_is_go
         environment={"MORE": "word"},
     )
     plain, log = process.start(tmp_path, job, Place(0, (3, 5))), tmp_path / "log.txt"
-    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 tensorboard 1\n")
+    wait_for(lambda: log.read_text() == "True 3,5 word 60 1 tensorboard 1 weights\n")
     assert plain.stdin is not None
     plain.stdin.close()  # as the operating system does for a parent that is killed
     assert plain.wait(_PATIENCE_SECONDS) == 0 and log.read_text().endswith("\nend\n")
@@ -208,7 +208,8 @@ def test_a_run_on_several_devices_is_started_by_torchs_launcher(
     with run:
         assert ended(run) == 0
     assert (tmp_path / "log.txt").read_text() == (
-        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 tensorboard 1\n"
+        f"--standalone --nproc-per-node 2 -m ablations.runs.entry {tmp_path} 1 tensorboard 1 "
+        "weights\n"
     )
 
 
