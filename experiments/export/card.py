@@ -10,10 +10,12 @@ from pathlib import Path
 from experiments.evaluate.trained import TrainedModel
 from experiments.records.data import recorded_data
 from experiments.records.estimate import CONFIDENCE, Estimate, estimate
-from experiments.records.experiment import EXPERIMENT_FILE, Experiment
+from experiments.records.experiment import EXPERIMENT_FILE, Experiment, load_experiment
+from experiments.records.ownership import changed_settings
 from experiments.records.progress import printable
 from experiments.records.result import MEASURES, Averaged, Measure, Result, load_result
 from transformer import formats
+from transformer.config import override
 from transformer.data.languages import language_of
 from transformer.errors import InputError
 
@@ -79,7 +81,7 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
     if result is None or scores is None:
         yield "These weights have not been scored."
         return
-    seeds = _results_of_row(directory)
+    seeds = _results_of_row(trained.experiment, directory)
     spread = f"mean of {len(seeds)} seeds, {CONFIDENCE:.0%} confidence interval"
     yield f"| measure | this model | {spread} |" if len(seeds) > 1 else "| measure | this model |"
     yield "| --- | ---: | ---: |" if len(seeds) > 1 else "| --- | ---: |"
@@ -97,8 +99,10 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
     decoding = trained.experiment.config.decoding
     yield (
         f"Beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}, mean of "
-        f"{trained.averaged} checkpoint(s). {_plain(result.bleu_signature or '')}"
-    ).rstrip()
+        f"{trained.averaged} checkpoint(s)."
+    )
+    if result.bleu_signature:
+        yield f"BLEU: `{printable(result.bleu_signature)}`"
 
 
 def _scores_of(trained: TrainedModel, result: Result | None) -> Result | Averaged | None:
@@ -125,8 +129,8 @@ def _with_interval(found: Estimate | None, measure: Measure) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _results_of_row(directory: Path) -> list[Result]:
-    """The results of all finished seeds of the table's row that the run is of."""
+def _results_of_row(experiment: Experiment, directory: Path) -> list[Result]:
+    """The results of the seeds of a table's row that have the settings of this one."""
     place = directory.resolve()
     if not _SEED.fullmatch(place.name):
         return []
@@ -135,10 +139,11 @@ def _results_of_row(directory: Path) -> list[Result]:
         if not _SEED.fullmatch(path.name):
             continue
         try:
-            result = load_result(path)
-        except InputError:  # another run's damage is named where that is used
+            result, other = load_result(path), load_experiment(path).config
+        except InputError:  # not begun, or damaged, which is named where that run is used
             continue
-        if result is not None and result.diverged_at is None:
+        same = override(experiment.config, seed=other.training.seed)
+        if result is not None and result.diverged_at is None and not changed_settings(other, same):
             found.append(result)
     return found
 

@@ -14,6 +14,7 @@ import torch
 from experiments.evaluate.trained import TrainedModel, TrainedParser
 from experiments.export.marian import compare_with_transformers, write_marian_model
 from experiments.records.experiment import Experiment
+from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
 from experiments.run import run
 from tests.experiments.conftest import Command
@@ -141,8 +142,13 @@ def row(folder: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFacto
     run(dataclasses.replace(experiment, labels=labels), row / "seed-3")
     result = load_result(row / "seed-3")
     assert result is not None
-    (row / "seed-5").mkdir()
-    save_result(row / "seed-5", dataclasses.replace(result, seed=5, perplexity=31.0))
+    of_row = {"seed-5": {"seed": 5}, "seed-7": {"seed": 7, "dropout": 0.2}}  # which is stale
+    for name, changes in of_row.items():
+        (row / name).mkdir()
+        config = override(experiment.config, **changes)
+        claim(row / name, dataclasses.replace(experiment, config=config))
+        found = dataclasses.replace(result, seed=int(changes["seed"]), perplexity=31.0)
+        save_result(row / name, found)
     save_result(row / "seed-3", dataclasses.replace(result, perplexity=29.0, bleu=17.25))
     return row / "seed-3"
 
@@ -177,6 +183,7 @@ def test_the_card_says_what_the_records_know(row: Path, call: Command, tmp_path:
     assert "| Perplexity of the validation set | 29.000 | 30.000 (17.294 to 42.706) |" in card
     assert "| BLEU of the validation set | 17.2 |" in card
     assert "`python -m ablations run mine --scale quick --rows wide --seeds 3`" in card
+    assert "BLEU: `nrefs:1|case:mixed|" in card
     assert "- row: wide" in card and "Its licence: the user's own" in card
     shipped = json.loads((tmp_path / "hf/experiment.json").read_text())
     assert str(row.parent) not in card and shipped["name"] == "numbers"
