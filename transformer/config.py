@@ -290,7 +290,10 @@ def differences(old: object, new: object, prefix: str = "") -> list[str]:
 
 
 # Left out where they are not set, as files of earlier versions do not have them.
-_WRITTEN_IF_SET = {"options": NO_OPTIONS, "method": None, "method_options": NO_OPTIONS}
+_WRITTEN_IF_SET: dict[str, object] = {
+    **{"options": NO_OPTIONS, "method": None, "method_options": NO_OPTIONS},
+    **{"references": (), "own_measures": (), "own_scores": {}},
+}
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -119,10 +119,20 @@ class TextFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelText:
-    """Two files that are aligned line by line."""
+    """Two files that are aligned line by line.
+
+    A text to score may have further ``references``, each aligned with the source too: BLEU and
+    chrF use them all, and perplexity the target alone.
+    """
 
     source: TextFile
     target: TextFile
+    references: tuple[TextFile, ...] = ()
+
+    @property
+    def files(self) -> tuple[TextFile, ...]:
+        """Source, target and further references."""
+        return (self.source, self.target, *self.references)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,10 +166,14 @@ class Corpus:
             raise InputError(f"task is {self.task!r}, but must be {' or '.join(get_args(Task))}")
         try:
             _ = [file.location for file in self.files]
+            has_several = any(text.references for text in self.train)
         except (AttributeError, TypeError) as error:
             raise InputError(
                 f"the corpus {self.name} needs train=(ParallelText(…), …) and valid=ParallelText(…)"
             ) from error
+        if has_several or (self.task == "parsing" and len(self.files) != 2 * len(self.texts)):
+            kind = "training text" if has_several else "trees"
+            raise InputError(f"the corpus {self.name} has {kind} with several references: give one")
 
     def placed(self, folder: Path | None) -> Corpus:
         """With relative paths resolved against ``folder``; with None, names in place of paths, as
@@ -175,7 +189,11 @@ class Corpus:
             return replace(side, location=location)
 
         def text(text: ParallelText) -> ParallelText:
-            return ParallelText(source=file(text.source), target=file(text.target))
+            return ParallelText(
+                source=file(text.source),
+                target=file(text.target),
+                references=tuple(map(file, text.references)),
+            )
 
         return replace(
             self,
@@ -196,7 +214,11 @@ class Corpus:
         return splits if self.test is None else splits | {"test": (self.test,)}
 
     @property
+    def texts(self) -> list[ParallelText]:
+        """Every text, split by split."""
+        return [text for split in self.splits.values() for text in split]
+
+    @property
     def files(self) -> tuple[TextFile, ...]:
-        """Source and target of every text, split by split."""
-        texts = [text for split in self.splits.values() for text in split]
-        return tuple(file for text in texts for file in (text.source, text.target))
+        """Source, target and further references of every text, split by split."""
+        return tuple(file for text in self.texts for file in text.files)

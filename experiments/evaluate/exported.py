@@ -45,8 +45,10 @@ class ExportedModel(Translator):
             f"its own length penalty, to the power {decoding.length_penalty:g}"
         )
 
-    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        scores, signatures = super(ExportedModel, self).score(text, hypotheses)
+    def score(
+        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        scores, signatures = super(ExportedModel, self).score(text, hypotheses, more)
         decoding, kind = self.experiment.config.decoding, self.translator.compute_type
         search = (
             f"search:ctranslate2-{version('ctranslate2')}|type:{kind}|beam:{decoding.beam_size}|"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from experiments.evaluate.trained import (
     TrainedModel,
     choose_checkpoints,
     load_average,
+    more_references,
     text_of_split,
 )
 from experiments.evaluate.translator import Text, Translator
@@ -89,7 +90,8 @@ def score_run(
             display.update(Progress(stage=stage, step=done, max_steps=lines))
 
         display.start(stage, lines)
-        return score(trained, text, hypotheses_file=hypotheses_file, on_progress=show)
+        more = corpus.more_references(split)
+        return score(trained, text, more, hypotheses_file=hypotheses_file, on_progress=show)
 
     checkpoints = choose_checkpoints(experiment, directory)
     trained = load_average(experiment, checkpoints, vocabulary, device)
@@ -98,7 +100,9 @@ def score_run(
         if corpus.has(split):
             check_plain(hypotheses_path(directory, split))
             found = score_split(trained, split, hypotheses_path(directory, split))
-            write_samples(samples_path(directory, split), corpus.text(split), found.translations)
+            more = corpus.more_references(split)
+            path = samples_path(directory, split)
+            write_samples(path, corpus.text(split), found.translations, more)
             scores[split] = found
     averaged, count = None, experiment.config.training.also_average
     more = checkpoints if count is None else to_average(directory, count)
@@ -178,12 +182,13 @@ def _result(
 def score(
     trained: Translator,
     text: Text,
+    more: Sequence[Sequence[str]] = (),
     *,
     hypotheses_file: Path | None,
     on_progress: Callable[[int], object],
 ) -> Scores:
     """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
-    against the references.
+    against its references and ``more`` of them.
     """
     start = time.perf_counter()
     hypotheses = trained.decode(text[0], on_progress=on_progress)
@@ -191,14 +196,16 @@ def score(
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = trained.perplexity(text)
-    figures, signatures = trained.score(text, hypotheses)
+    figures, signatures = trained.score(text, hypotheses, more)
     figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
     return Scores(translations=hypotheses, figures=figures, signatures=signatures, seconds=seconds)
 
 
-def write_samples(path: Path, text: Text, translations: list[str]) -> None:
+def write_samples(
+    path: Path, text: Text, translations: list[str], more: Sequence[Sequence[str]] = ()
+) -> None:
     """Write the best and the worst translations of ``text`` by chrF, best first."""
-    chrf = sentence_chrf(translations, text[1])
+    chrf = sentence_chrf(translations, text[1], more)
     order = sorted(range(len(chrf)), key=lambda line: -chrf[line])
     if len(order) > 2 * _SAMPLES:
         order = order[:_SAMPLES] + order[-_SAMPLES:]
@@ -228,12 +235,15 @@ def evaluate_run(
     if output is not None:
         check_output(output)
     trained = load_translator(directory, options)
+    more: list[list[str]] = []
     if source is not None and reference is not None:
         text = read_aligned(source, reference)
     else:
-        text = text_of_split(trained.experiment, split, recorded_data(directory))
+        recorded = recorded_data(directory)
+        text = text_of_split(trained.experiment, split, recorded)
+        more = more_references(trained.experiment, split, recorded)
     with show_progress("evaluate", len(text[0])) as shown:
-        scores = score(trained, text, hypotheses_file=output, on_progress=shown)
+        scores = score(trained, text, more, hypotheses_file=output, on_progress=shown)
     figures = Averaged(checkpoints=1, **scores.figures)
     print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
     print(f"per character {figures.perplexity_per_char:.3f}")

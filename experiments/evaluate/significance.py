@@ -67,7 +67,7 @@ class Significance:
 
 def compare_runs(first: Run, second: Run, split: str) -> Significance:
     """Compare two runs by the translations of ``split`` that they wrote."""
-    from experiments.evaluate.trained import text_of_split  # imports torch
+    from experiments.evaluate.trained import more_references, text_of_split  # which import torch
 
     for run in (first, second):
         run.check()
@@ -83,7 +83,10 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
                 f"{where} has no {path.name}: it is not finished, or was not scored on {split}"
             )
     data, other = recorded_data(first.files), recorded_data(second.files)
-    for name in (f"{split}/source.txt", f"{split}/reference.txt"):
+    names = {name for each in (data, other) if each for name in each.files}
+    for name in sorted(
+        name for name in names if name.startswith(f"{split}/") and name.endswith(".txt")
+    ):
         if data and other and data.files.get(name) != other.files.get(name):
             raise InputError(
                 f"{first.directory} and {second.directory} were scored on different text: "
@@ -96,7 +99,8 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
         for run in (first, second)
     )
     language = experiment.config.data.corpus.target_language
-    return compare_lines(one, other, references, language)
+    more = more_references(experiment, split, data)
+    return compare_lines(one, other, references, language, more)
 
 
 def compare_lines(
@@ -104,6 +108,7 @@ def compare_lines(
     second: tuple[str, Sequence[str]],
     references: Sequence[str],
     language: str = "en",
+    more: Sequence[Sequence[str]] = (),
 ) -> Significance:
     """Compare two systems, each a name and its lines, by sacreBLEU's approximate randomisation.
 
@@ -126,7 +131,7 @@ def compare_lines(
         )
     test = PairedTest(
         [first, second],
-        {"BLEU": sacrebleu_metric(language, references)},
+        {"BLEU": sacrebleu_metric(language, [references, *more])},
         None,
         test_type="ar",
         n_samples=_TRIALS,

@@ -96,8 +96,11 @@ class TrainedParser(TrainedModel):
         """The tree in brackets; nothing for a sentence that is too long."""
         return to_penn(delinearise(found, line.split())) if found or not line else found
 
-    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of EVALB, which has no signature."""
+    def score(
+        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The figures of EVALB, which has no signature, and takes one reference."""
+        del more
         found, baseline = evaluate_lines(*text, hypotheses)
         return {"parses": Parses(baseline_f1=baseline.f1, **asdict(found))}, {}
 
@@ -176,6 +179,15 @@ def load_average(
     if experiment.config.model.model is not None:
         check_cache(model)
     return _trained(experiment, model, vocabulary, len(checkpoints))
+
+
+def more_references(
+    experiment: Experiment, split: str, recorded: Manifest | None = None
+) -> list[list[str]]:
+    """The further references of ``valid`` or ``test``; a set of sacreBLEU has none."""
+    if split not in experiment.config.data.corpus.splits:
+        return []
+    return prepare(experiment.config, expected=recorded).more_references(split)
 
 
 def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:

@@ -37,13 +37,19 @@ class Translator(ABC):
         del line
         return found
 
-    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of ``hypotheses`` by field of a :class:`Result`, and their signatures."""
+    def score(
+        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The figures of ``hypotheses`` by field of a :class:`Result`, and their signatures.
+
+        Args:
+            more: further references than those of ``text``
+        """
         language, reference = self.experiment.config.data.corpus.target_language, text[1]
         scores = {
-            "bleu": bleu(hypotheses, reference, language),
-            "tokenised_bleu": tokenised_bleu(hypotheses, reference, language),
-            "chrf": chrf(hypotheses, reference),
+            "bleu": bleu(hypotheses, reference, language, more),
+            "tokenised_bleu": tokenised_bleu(hypotheses, reference, language, more),
+            "chrf": chrf(hypotheses, reference, more),
         }
         signatures = {f"{name}_signature": found.signature for name, found in scores.items()}
         return {name: found.score for name, found in scores.items()}, signatures

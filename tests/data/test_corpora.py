@@ -154,6 +154,25 @@ def test_files_may_be_compressed_and_further_training_texts_are_ordered(tmp_path
     assert len(folder_corpus(tmp_path).train) == 2
 
 
+def test_further_references_have_numbers(tmp_path: Path) -> None:
+    """As valid.de.1, or as Moses names them; a plain one comes first."""
+    names = [
+        "train.en", "train.de", "valid.en", "valid.de", "valid.de.2.gz", "valid.de.10",
+        "test.en.xz", "test.de0", "test.de1.bz2",
+    ]  # fmt: skip
+    corpus = folder_corpus(touch(tmp_path, *reversed(names)))
+    assert [Path(file.location).name for file in corpus.files] == names
+    assert corpus.test is not None and len(corpus.test.references) == 1
+    assert len(corpus.valid.references) == 2
+    assert from_dict(Corpus, to_dict(corpus)) == corpus == corpus.placed(tmp_path)
+    assert "references" not in to_dict(declared.MULTI30K_EN_DE)["valid"]  # as in earlier files
+    with pytest.raises(InputError, match="has training text with several references: give one"):
+        replace(corpus, train=(corpus.valid,))
+    (tmp_path / "valid.de2").touch()
+    with pytest.raises(InputError, match=r"holds valid\.de\.2\.gz and valid\.de2: remove all but"):
+        folder_corpus(tmp_path)
+
+
 def test_only_relative_paths_are_resolved(tmp_path: Path) -> None:
     own = ParallelText(source=TextFile(location="a/x.en"), target=TextFile(location="/b/x.de"))
     corpus = files_corpus("mine", languages=("en", "de"), train=[("a", "b")], valid=("a", "b"))

@@ -73,6 +73,30 @@ def test_each_split_is_read_back(tiny_config: Config) -> None:
     }  # fmt: skip
 
 
+def test_further_references_are_kept_beside_the_first(tiny_config: Config, tmp_path: Path) -> None:
+    corpus = tiny_config.data.corpus
+    one = prepare(tiny_config)
+    lines = one.text("valid")[1]
+    others = [tmp_path / "second.de", tmp_path / "third.de"]
+    for number, path in enumerate(others):
+        path.write_text("".join(f"{line} {number}\n" for line in lines))
+    references = tuple(TextFile(location=str(path)) for path in others)
+    several = dataclasses.replace(
+        corpus, valid=dataclasses.replace(corpus.valid, references=references)
+    )
+    found = prepare(override(tiny_config, corpus=several))
+    assert found.directory != one.directory
+    assert found.text("valid") == one.text("valid")
+    expected = [[f"{line} {number}" for line in lines] for number in range(2)]
+    assert found.more_references("valid") == expected
+    assert (one.more_references("valid"), found.more_references("test")) == ([], [])
+    stored = [corpus.store("valid")[3][1].tolist() for corpus in (one, found)]
+    assert stored[0] == stored[1]  # validation is of the first
+    others[1].write_text("too short\n")
+    with pytest.raises(InputError, match=r"has \d+ lines but .*third\.de has 1: they must be"):
+        prepare(override(tiny_config, corpus=several))
+
+
 def test_only_settings_that_change_the_contents_change_the_folder(
     tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,33 @@ def test_chrf_is_the_mean_of_f_scores_over_orders_of_characters() -> None:
         chrf(HYPOTHESES[:2], TRUTHS)
 
 
+def test_each_of_several_references_counts() -> None:
+    """A translation that is one of them, each in another line, is perfect."""
+    first = [
+        "Das ist ein kleines Haus.",
+        "Die Katze schläft auf dem Sofa.",
+        "Es regnet heute viel.",
+    ]
+    second = ["Dies ist ein kleines Heim.", "Auf dem Sofa schläft die Katze.", "Heute regnet es."]
+    ours = [first[0], second[1], second[2]]
+    found = {
+        "bleu": bleu(ours, first, "de", [second]),
+        "chrf": chrf(ours, first, [second]),
+        "tokenised": tokenised_bleu(ours, first, "de", [second]),
+    }
+    for name, score in found.items():
+        assert math.isclose(score.score, 100.0), name
+        assert score.signature.startswith("nrefs:2|"), name
+    mixed = [first[0][:9] + second[0][9:], *first[1:]]
+    assert (
+        bleu(mixed, first, "de", [second]).score
+        == sacrebleu.corpus_bleu(mixed, [first, second]).score
+    )
+    assert chrf(mixed, first, [second]).score == sacrebleu.corpus_chrf(mixed, [first, second]).score
+    with pytest.raises(InputError, match="no score of 3 hypotheses and 2 references"):
+        bleu(ours, first, "de", [second[:2]])
+
+
 @pytest.mark.parametrize(
     ("languages", "tokenizer"),
     [

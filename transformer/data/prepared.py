@@ -113,6 +113,12 @@ class PreparedCorpus:
         directory = self.directory / split
         return read_text(directory / "source.txt"), read_text(directory / "reference.txt")
 
+    def more_references(self, split: str) -> list[list[str]]:
+        """The lines of each further reference of ``valid`` or ``test``."""
+        paths = (self.directory / split).glob("reference-*.txt")
+        numbered = sorted((int(path.stem.rpartition("-")[2]), path) for path in paths)
+        return [read_text(path) for _, path in numbered]
+
     def report(self) -> list[TextReport]:
         """The numbers of lines kept and dropped, for each text."""
         return read_report(self.directory)

@@ -38,14 +38,24 @@ class CorpusScore:
     signature: str
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "en") -> CorpusScore:
-    """sacreBLEU's corpus score of detokenised text in ``language`` against single references."""
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str = "en",
+    more: Sequence[Sequence[str]] = (),
+) -> CorpusScore:
+    """sacreBLEU's corpus score of detokenised text in ``language``.
+
+    Args:
+        references: a line for each hypothesis
+        more: further references, each as many lines
+    """
     metric = sacrebleu_metric(language)
-    score = _corpus_score(metric, hypotheses, references)
+    score = _corpus_score(metric, hypotheses, [references, *more])
     return CorpusScore(score=score, signature=str(metric.get_signature()))
 
 
-def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
+def sacrebleu_metric(language: str, references: Sequence[Sequence[str]] | None = None) -> BLEU:
     """sacreBLEU for this language, such as ``zh`` or ``zho_Hans``; ``13a`` for those with spaces,
     and, with a warning, for an unknown one.
     """
@@ -53,21 +63,28 @@ def sacrebleu_metric(language: str, references: Sequence[str] | None = None) -> 
 
     warn_if_unknown(language)
     script = language_of(language).script
-    given = None if references is None else [list(references)]
+    given = None if references is None else [list(lines) for lines in references]
     return BLEU(tokenize=script and _TOKENIZERS.get(script), references=given)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> CorpusScore:
-    """sacreBLEU's chrF2 of detokenised text (Popović 2015, 2017), which no tokenizer changes."""
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[str], more: Sequence[Sequence[str]] = ()
+) -> CorpusScore:
+    """sacreBLEU's chrF2 of detokenised text (Popović 2015, 2017), which no tokenizer changes; of
+    several references, the best counts for each line.
+    """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
     metric = CHRF()
-    score = _corpus_score(metric, hypotheses, references)
+    score = _corpus_score(metric, hypotheses, [references, *more])
     return CorpusScore(score=score, signature=str(metric.get_signature()))
 
 
 def tokenised_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    more: Sequence[Sequence[str]] = (),
 ) -> CorpusScore:
     """BLEU as in Tables 2 and 3: what ``multi-bleu.perl`` computes from tokenised text.
 
@@ -78,6 +95,7 @@ def tokenised_bleu(
         hypotheses: detokenised lines
         references: as many lines
         language: its code; Moses splits languages that it does not know by its English rules
+        more: further references, each as many lines
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -85,11 +103,11 @@ def tokenised_bleu(
     score = _corpus_score(
         BLEU(tokenize="none", smooth_method="none", force=True),
         moses_tokens(hypotheses, language),
-        moses_tokens(references, language),
+        [moses_tokens(lines, language) for lines in (references, *more)],
     )
     compounds = "split" if language in _LANGUAGES_WITH_COMPOUNDS else "whole"
     signature = (
-        f"nrefs:1|case:mixed|quotes:plain|tok:moses-{language}|compounds:{compounds}|"
+        f"nrefs:{1 + len(more)}|case:mixed|quotes:plain|tok:moses-{language}|compounds:{compounds}|"
         f"smooth:none|version:sacremoses-{version('sacremoses')}"
     )
     return CorpusScore(score=score, signature=signature)
@@ -129,18 +147,21 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
 
 
 def _corpus_score(
-    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
+    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> float:
-    if not 0 < len(hypotheses) == len(references):
-        counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
-        raise InputError(f"there is no score of {counts}: give one for each line")
-    return metric.corpus_score(list(hypotheses), [list(references)]).score
+    for lines in references:
+        if not 0 < len(hypotheses) == len(lines):
+            counts = f"{len(hypotheses):,} hypotheses and {len(lines):,} references"
+            raise InputError(f"there is no score of {counts}: give one for each line")
+    return metric.corpus_score(list(hypotheses), [list(lines) for lines in references]).score
 
 
-def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+def sentence_chrf(
+    hypotheses: Sequence[str], references: Sequence[str], more: Sequence[Sequence[str]] = ()
+) -> list[float]:
     """sacreBLEU's chrF2 of each line in per cent, to find good and bad translations by."""
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
     metric = CHRF()
-    pairs = zip(hypotheses, references, strict=True)
-    return [metric.sentence_score(ours, [reference]).score for ours, reference in pairs]
+    lines = zip(hypotheses, references, *more, strict=True)
+    return [metric.sentence_score(ours, list(theirs)).score for ours, *theirs in lines]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.evaluate.significance import compare_runs
 from experiments.evaluate.stream import translate_stream
 from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result, result_lines
+from experiments.records.run import read_run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj
@@ -65,6 +68,32 @@ def test_both_means_are_scored_and_the_translations_of_one_kept(folder: Path, tm
     files = sorted(path.name for path in tmp_path.glob("*.hypotheses.txt"))
     assert files == ["test.hypotheses.txt", "valid.hypotheses.txt"]
     assert "(mean of 3 checkpoints)" in result_lines(result)[2]
+
+
+def test_several_references_are_all_scored_with(
+    folder: Path, tmp_path: Path, call: Command
+) -> None:
+    """The second one is what the model wrote itself."""
+    corpus = shutil.copytree(folder, tmp_path / "numbers")
+    first = result_of(tiny_experiment(corpus, max_steps=3), tmp_path / "one", log="none")
+    written = (tmp_path / "one/valid.hypotheses.txt").read_text("utf-8")
+    (corpus / "valid.de.1").write_text(written, encoding="utf-8")
+    result = result_of(tiny_experiment(corpus, max_steps=3), tmp_path / "two", log="none")
+    assert (tmp_path / "two/valid.hypotheses.txt").read_text("utf-8") == written
+    assert result.perplexity == first.perplexity
+    lines = written.splitlines()
+    _, references = prepare(tiny_experiment(folder).config).text("valid")
+    assert result.chrf == chrf(lines, references, [lines]).score
+    assert first.chrf is not None and result.chrf is not None
+    assert first.chrf < 10 < 50 < result.chrf
+    assert result.test_chrf == first.test_chrf
+    for signature in (result.bleu_signature, result.tokenised_bleu_signature):
+        assert signature is not None and signature.startswith("nrefs:2|")
+    ended = call("evaluate", tmp_path / "two")
+    assert f"chrF {result.chrf:.2f} " in ended.stdout and ended.stdout.count("nrefs:2|") == 3
+    assert "chrF: nrefs:1|" in call("evaluate", tmp_path / "two", "--split", "test").stdout
+    found = compare_runs(read_run(tmp_path / "two"), read_run(tmp_path / "two"), "valid")
+    assert found.signature.startswith("nrefs:2|") and found.first.bleu == result.bleu
 
 
 def test_the_same_checkpoints_are_not_scored_twice(folder: Path, tmp_path: Path):

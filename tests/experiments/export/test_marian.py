@@ -40,7 +40,7 @@ def trained(model: ModelConfig, folder: Path, vocabulary: Vocabulary, **search: 
     config = override(tiny(folder_corpus(folder)), max_extra_length=7, **search)
     config = dataclasses.replace(config, model=model)
     experiment = Experiment(name="numbers", description="digits", config=config)
-    return TrainedModel(experiment, lively_model(model), vocabulary)
+    return TrainedModel(experiment, vocabulary, lively_model(model))
 
 
 def write(model: TrainedModel, folder: Path) -> None:
@@ -128,7 +128,7 @@ def test_variants_and_parsers_are_refused_by_name(
     corpus = dataclasses.replace(folder_corpus(folder), task="parsing", target_language="trees")
     config = override(model.experiment.config, corpus=corpus)
     experiment = dataclasses.replace(model.experiment, config=config)
-    parser = TrainedParser(experiment, model.model, vocabulary)
+    parser = TrainedParser(experiment, vocabulary, model.model)
     with pytest.raises(InputError, match="a parser writes trees only"):
         write_marian_model(parser, tmp_path)
 

@@ -12,6 +12,7 @@ from transformer.errors import InputError
 from transformer.files import expand_user
 
 _PACKINGS = ("", ".gz", ".xz", ".bz2")
+_MOST_FILES = 100  # of one text: its source and its references
 # As in en, eng_Latn and en-GB.
 _ENGLISH = re.compile(r"eng?([-_]|$)", re.IGNORECASE)
 _TRAINING_TEXT = re.compile(r"(?P<stem>train(-.+?)?)\.(?P<language>[^.]+)(\.(gz|xz|bz2))?")
@@ -22,19 +23,20 @@ def files_corpus(
     *,
     languages: tuple[str, str],
     train: Sequence[tuple[str | Path, str | Path]],
-    valid: tuple[str | Path, str | Path],
-    test: tuple[str | Path, str | Path] | None = None,
+    valid: Sequence[str | Path],
+    test: Sequence[str | Path] | None = None,
 ) -> Corpus:
-    """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2.
+    """A corpus of line-aligned (source, target) files, plain or .gz, .xz, .bz2; what is scored may
+    have further references after the target.
 
     Relative paths start at the working directory.
     """
 
-    def pair(files: Any) -> ParallelText:
-        if not isinstance(files, tuple | list) or len(files) != 2:
+    def pair(files: Any, most: int = 2) -> ParallelText:
+        if not isinstance(files, tuple | list) or not 2 <= len(cast(Sequence[Any], files)) <= most:
             raise InputError(f"{files!r} is no text of a corpus: give (source, target)")
-        source, target = (TextFile(location=str(file)) for file in cast(Sequence[Any], files))
-        return ParallelText(source=source, target=target)
+        sides = [TextFile(location=str(file)) for file in cast(Sequence[Any], files)]
+        return ParallelText(source=sides[0], target=sides[1], references=tuple(sides[2:]))
 
     corpus = Corpus(
         name=name,
@@ -42,8 +44,8 @@ def files_corpus(
         target_language=languages[1],
         licence="the user's own",
         train=tuple(pair(files) for files in train),
-        valid=pair(valid),
-        test=None if test is None else pair(test),
+        valid=pair(valid, _MOST_FILES),
+        test=None if test is None else pair(test, _MOST_FILES),
     )
     return corpus.placed(Path())
 
@@ -54,6 +56,10 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
     Further training texts, ``train-NAME.en`` and ``train-NAME.de``, are ordered by name. Any file
     may end in .gz, .xz or .bz2; ``test`` may be missing. Without ``languages`` the folder must hold
     training text in exactly two, and English is the source if it is one of them.
+
+    Further references of ``valid`` and ``test`` are ``valid.de.1``, ``valid.de.2`` and so on, or
+    ``valid.de1`` as Moses' ``multi-bleu.perl`` names them; without a ``valid.de`` the one with the
+    lowest number is the first.
 
     Raises:
         InputError: if a file is missing or exists both plain and compressed, or the languages are
@@ -69,14 +75,18 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
     def pair(stem: str) -> tuple[Path, Path]:
         return _find(folder, f"{stem}.{source}"), _find(folder, f"{stem}.{target}")
 
+    def scored(split: str) -> list[Path]:
+        references = _references(folder, f"{split}.{target}")
+        return [_find(folder, f"{split}.{source}"), *references]
+
     stems = sorted({stem for stem, language in texts if language in (source, target)})
-    tests = [f"test.{side}{packing}" for side in (source, target) for packing in _PACKINGS]
+    has_test = any(_numbered(folder, f"test.{side}") for side in (source, target))
     return files_corpus(
         folder.resolve().name,
         languages=(source, target),
         train=[pair(stem) for stem in stems or ["train"]],
-        valid=pair("valid"),
-        test=pair("test") if any((folder / name).is_file() for name in tests) else None,
+        valid=scored("valid"),
+        test=scored("test") if has_test else None,
     )
 
 
@@ -88,6 +98,34 @@ def _two_languages(folder: Path, found: set[str]) -> tuple[str, str]:
             f"{', '.join(languages) or 'none'}); name them as in files:FOLDER:de-en"
         )
     return languages[0], languages[1]
+
+
+def _references(folder: Path, name: str) -> list[Path]:
+    """The file of this name and its numbered ones; without it, the numbered ones alone."""
+    numbered = _numbered(folder, name)
+    further = [path for number, path in numbered if number is not None]
+    first = [_find(folder, name)] if len(further) < len(numbered) or not further else []
+    return [*first, *further]
+
+
+def _numbered(folder: Path, name: str) -> list[tuple[int | None, Path]]:
+    """The files called ``name``, ``name.1`` or ``name1`` and so on, in order, with their numbers.
+
+    Raises:
+        InputError: if two have the same number
+    """
+    pattern = re.compile(re.escape(name) + r"(\.?(?P<number>\d{1,3}))?(\.(gz|xz|bz2))?")
+    found: dict[int | None, Path] = {}
+    for path in sorted(folder.iterdir()):
+        match = pattern.fullmatch(path.name)
+        if match is None or not path.is_file():
+            continue
+        number = None if match["number"] is None else int(match["number"])
+        if number is not None and number in found:
+            names = f"{found[number].name} and {path.name}"
+            raise InputError(f"{folder} holds {names}: remove all but the one to be used")
+        found[number] = path
+    return sorted(found.items(), key=lambda item: -1 if item[0] is None else item[0])
 
 
 def _find(folder: Path, name: str) -> Path:

@@ -39,7 +39,7 @@ from transformer.data.prepared import (
     write_report,
 )
 from transformer.data.store import MAX_PIECES, EncodedPairs, write_store
-from transformer.data.text import read_aligned
+from transformer.data.text import read_aligned, read_text
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import BlockedError, InputError
 from transformer.files import (
@@ -174,7 +174,11 @@ def prepared_directory(config: Config, contents: Sequence[str]) -> Path:
         [sha256, file.member] for sha256, file in zip(contents, data.corpus.files, strict=True)
     ]
     limits = [data.max_length, data.max_length_ratio, data.drop_duplicates]
-    parts = [_FORMAT, texts, files, config.model.vocab_size, *limits, data.corpus.task]
+    parts: list[object] = [_FORMAT, texts, files, config.model.vocab_size, *limits]
+    parts.append(data.corpus.task)
+    further = [len(text.references) for text in data.corpus.texts]
+    if any(further):
+        parts.append(further)
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_directory() / "prepared" / f"{data.corpus.name}-{key}"
 
@@ -209,6 +213,8 @@ def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
     """Check that the text to score is aligned, and its trees are over the words of their lines."""
     for text in filter(None, (corpus.valid, corpus.test)):
         lines = read_aligned(paths[text.source], paths[text.target])
+        for reference in text.references:
+            read_aligned(paths[text.source], paths[reference])
         if corpus.task == "parsing":
             check_lines(*lines, text.target.name)
 
@@ -274,8 +280,10 @@ def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[
             directory = part / split
             directory.mkdir(exist_ok=True)
             sides = read_aligned(paths[text.source], paths[text.target])
-            for name, lines in zip(("source.txt", "reference.txt"), sides, strict=True):
-                (directory / name).write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
+            _write_lines(directory / "source.txt", sides[0])
+            _write_lines(directory / "reference.txt", sides[1])
+            for number, file in enumerate(text.references, 2):
+                _write_lines(directory / f"reference-{number}.txt", read_text(paths[file]))
             pairs = list(zip(*map(vocabulary.encode, sides), strict=True))
             if all(max(map(len, pair)) > MAX_PIECES for pair in pairs):
                 raise InputError(
@@ -286,3 +294,7 @@ def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[
             count = len(pairs)
             report.append(TextReport(split=split, text=_text_name(text), lines=count, kept=count))
     return report
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
