@@ -34,6 +34,10 @@ PROGRAM = Program(
 command = PROGRAM.command
 
 Table = Annotated[str, Parameter(help="a name that list prints, or a file like my_table.py")]
+Text = Annotated[
+    str | None,
+    Parameter(help="files:FOLDER, text of your own [default: the corpus of the scale]"),
+]
 Directory = Annotated[Path, Parameter(help="of a table's or a search's runs")]
 
 
@@ -63,6 +67,7 @@ def list_() -> None:
 )
 def plan(
     table: Table,
+    text: Text = None,
     /,
     *,
     wanted: Annotated[Wanted, FLAT] = Wanted(),
@@ -83,7 +88,7 @@ def plan(
     """
     from ablations.costs.estimate import describe_cost, plan_table
 
-    estimate = plan_table(table, wanted, device=device, devices=devices, places=places)
+    estimate = plan_table(table, wanted, device=device, devices=devices, places=places, text=text)
     if json:
         print(to_json(asdict(estimate), indent=None), end="")
     else:
@@ -95,10 +100,12 @@ def plan(
     "run table3 --scale small --seeds 1-3 --rows base,A-h1 --workers 2",
     "run table3 --scale paper --seeds 1-3 --ray auto",
     "run my_table.py --scale quick",
+    "run table3 files:my_corpus --seeds 1-3",
     "run table1 --quick",
 )
 def run(
     table: Table,
+    text: Text = None,
     /,
     *,
     wanted: Annotated[Wanted, FLAT] = Wanted(),
@@ -124,8 +131,8 @@ def run(
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
     if table == LAYERS_TABLE:
-        given = replace(wanted, directory=None), earlier, again, shard, options
-        if given != (Wanted(), None, None, "1/1", Options()):
+        given = replace(wanted, directory=None), text, earlier, again, shard, options
+        if given != (Wanted(), None, None, None, "1/1", Options()):
             raise InputError(f"{table} takes --directory, --device and --quick alone")
         from ablations.table1.measure import run_layers
 
@@ -134,15 +141,18 @@ def run(
         raise InputError("--device and --quick are for table1: others take the GPUs that there are")
     from ablations.run import run_table
 
-    return run_table(table, wanted, earlier, again, replace(options, shard=Shard.parse(shard)))
+    options = replace(options, shard=Shard.parse(shard))
+    return run_table(table, wanted, earlier, again, options, text)
 
 
 @command(
     "search base_lr --scale small --trials 40 --confirm 3",
     "search my_space.py --scale quick --trials 40 --pruner none",
+    "search base_lr files:my_corpus --trials 40",
 )
 def search(
     space: str,
+    text: Text = None,
     /,
     *,
     asked: Annotated[SearchOptions, FLAT],
@@ -162,7 +172,9 @@ def search(
     """
     from ablations.run import run_search
 
-    return run_search(space, asked, confirm=confirm, directory=directory, options=options)
+    return run_search(
+        space, asked, confirm=confirm, directory=directory, options=options, text=text
+    )
 
 
 @command(

@@ -35,7 +35,7 @@ from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
-from ablations.tables.find import Wanted, find_scale, load_table, parse_seeds, select_rows
+from ablations.tables.find import Wanted, load_table, parse_seeds, scale_on, select_rows
 from ablations.tables.plan import (
     Plan,
     claim_plan,
@@ -55,16 +55,23 @@ from transformer.formats import counted
 
 
 def run_table(
-    table: str, wanted: Wanted, earlier: Path | None, again: str | None, options: Options
+    table: str,
+    wanted: Wanted,
+    earlier: Path | None,
+    again: str | None,
+    options: Options,
+    text: str | None = None,
 ) -> int:
     """Train what the table lacks and report it; the exit code.
 
     Args:
         earlier: the directory whose finished runs to take
         again: rows whose stale runs are trained anew, such as ``base,A-h1``
+        text: ``files:FOLDER`` to train on
     """
     declared = load_table(table)
-    plan, root = wanted.plan(declared)
+    scale = scale_on(declared, wanted.scale, text)
+    plan, root = wanted.plan(declared, scale)
     plan = replace(plan, base=_with_compile(plan.base, options))
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     check_free(root, PLAN_FILE)
@@ -131,6 +138,8 @@ def _run_plan(
         plan = runs.add_seeds(plan)
     # These may refuse it, before a directory is made.
     executor = find_executor(options, settled.base)
+    if scale.note:
+        _say(scale.note)
     with lock_runs(root, options.shard):
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
@@ -167,14 +176,17 @@ def run_search(
     confirm: int | None,
     directory: Path | None,
     options: Options,
+    text: str | None = None,
 ) -> int:
     """Carry out the trials that a search lacks and report it; the exit code.
 
     Args:
+        text: ``files:FOLDER`` to train on
         confirm: how many of the best trials to train again with other seeds, next to the base
     """
     declared = load_space(space)
-    search = make_search(declared, find_scale(declared, asked.scale), asked)
+    scale = scale_on(declared, asked.scale or None, text)
+    search = make_search(declared, scale, asked)
     search = replace(search, base=_with_compile(search.base, options))
     check_feasible(search)
     root = directory or Path("runs") / search.name
@@ -183,6 +195,8 @@ def run_search(
     if confirm is not None and confirm > search.trials:
         raise InputError(f"--confirm is {confirm}, but there are {search.trials} trials in all")
     executor = find_executor(options, search.base)
+    if scale.note:
+        _say(scale.note)
     with lock_runs(root, options.shard):
         claim_search(root, search)
         print(search.describe_rungs())

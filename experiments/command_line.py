@@ -141,7 +141,7 @@ def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
 
 def _shown(default: Any) -> Any:
     """The default in the help, where there is one to see."""
-    return None if default is False or default == () else default
+    return None if default is False or default in ((), "") else default
 
 
 def _version() -> str:

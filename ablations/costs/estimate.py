@@ -20,7 +20,7 @@ from ablations.folder.table import tuned_plan
 from ablations.folder.tuning import plan_candidates
 from ablations.runs.options import Places, count_cores
 from ablations.runs.shared import has_training
-from ablations.tables.find import Wanted, find_scale, load_table
+from ablations.tables.find import Wanted, load_table, scale_on
 from ablations.tables.plan import Plan
 from ablations.tables.table import Cell
 from ablations.tables.trainings import trainings_of
@@ -105,12 +105,23 @@ def _places_on(devices: int | None, places: Places) -> tuple[int, int]:
 
 
 def plan_table(
-    table: str, wanted: Wanted, *, device: str | None, devices: int | None, places: Places
+    table: str,
+    wanted: Wanted,
+    *,
+    device: str | None,
+    devices: int | None,
+    places: Places,
+    text: str | None = None,
 ) -> TableCost:
-    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up."""
+    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up.
+
+    Args:
+        text: ``files:FOLDER`` to train on
+    """
     declared = load_table(table)
-    plan, root = wanted.plan(declared)
-    settings = tuple(find_scale(declared, wanted.scale).describe(declared.base))
+    scale = scale_on(declared, wanted.scale, text)
+    plan, root = wanted.plan(declared, scale)
+    settings = tuple(scale.describe(declared.base))
 
     def estimate(plan: Plan, root: Path) -> TableCost:
         return _estimate(plan, root, settings, device, devices, places)

@@ -39,8 +39,8 @@ def trial_name(number: int) -> str:
 class SearchOptions:
     """Options of ``search``; the fields' docstrings are their help."""
 
-    scale: str
-    """what the sizes become; list prints them"""
+    scale: str = ""
+    """what the sizes become; list prints them [default for files:FOLDER: by the amount of text]"""
 
     trials: int
     """how many in all"""
@@ -208,7 +208,7 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
     budget = space.budget
     search = Search(
-        **asdict(asked),
+        **asdict(replace(asked, scale=scale.name)),
         space=space.name,
         title=space.title,
         base=base,

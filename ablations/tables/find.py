@@ -24,6 +24,8 @@ from ablations.tables.table import Declaration, Row, Table
 from ablations.tables.table2 import TABLE as TABLE2
 from ablations.tables.table3 import TABLE as TABLE3
 from ablations.tables.table4 import TABLE as TABLE4
+from experiments.catalog.find import EXPERIMENTS
+from experiments.catalog.own_text import FILES, amount_of, corpus_of_folder
 from experiments.devices import MOST
 from transformer.config import Config
 from transformer.errors import InputError, unknown_name
@@ -47,7 +49,7 @@ class Wanted:
     """The runs of a table that a command is for; the fields' docstrings are the options' help."""
 
     scale: str | None = None
-    """what the sizes become; list prints them"""
+    """what the sizes become; list prints them [default for files:FOLDER: by the amount of text]"""
 
     seeds: str | None = None
     """such as 1-3,7: each row is trained once with each [default: 1; of a tuned table its own]"""
@@ -67,13 +69,17 @@ class Wanted:
             table.tune.check(seeds)
         return seeds
 
-    def plan(self, table: Table) -> tuple[Plan, Path]:
-        """The plan of these runs of ``table``, and their directory."""
+    def plan(self, table: Table, scale: Scale | None = None) -> tuple[Plan, Path]:
+        """The plan of these runs of ``table``, and their directory.
+
+        Args:
+            scale: one that was made for a text of the user's own
+        """
         rows = select_rows(table, self.rows)
         seeds = self.seeds_of(table)
         if len(rows) * len(seeds) > MOST:
             raise InputError(f"{len(rows)} rows with {len(seeds):,} seeds are over {MOST:,} runs")
-        plan = make_plan(table, find_scale(table, self.scale), rows, seeds)
+        plan = make_plan(table, scale or find_scale(table, self.scale), rows, seeds)
         return plan, self.directory or Path("runs") / plan.name
 
 
@@ -114,6 +120,25 @@ def find_scale(declared: Declaration, name: str | None) -> Scale:
     if name not in scales:
         raise unknown_name("scale", name, scales)
     return scales[name]
+
+
+def scale_on(declared: Declaration, name: str | None, text: str | None) -> Scale:
+    """The scale called ``name`` on the corpus that ``text`` names as ``files:FOLDER``; without a
+    name that of the built-in corpus that is nearest in size. Without a text as :func:`find_scale`.
+    """
+    if text is None:
+        return find_scale(declared, name)
+    if not text.startswith(FILES):
+        raise InputError(f"{text} names no text: write it as {FILES}FOLDER, or {FILES}FOLDER:de-en")
+    if (task := declared.base.data.corpus.task) != "translation":
+        raise InputError(f"{declared.name} is of {task}, and {text} is text to translate")
+    corpus = corpus_of_folder(text)
+    amount = amount_of(corpus)
+    theirs = EXPERIMENTS[amount.like].config.data.corpus
+    suited = next(scale.name for scale in SCALES if scale.corpus == theirs)
+    found = find_scale(declared, name or suited)
+    chosen = "" if name else f", for which scale {suited} suits (--scale changes it)"
+    return found.on(corpus, amount, f"{text}: {amount} of training text{chosen}")
 
 
 def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:

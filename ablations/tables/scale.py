@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +17,15 @@ from ablations.tables.changes import (
     columns,
     with_changes,
 )
-from transformer.config import Config, TrainingConfig
+from experiments.catalog.own_text import Amount
+from transformer.config import Config, ModelConfig, TrainingConfig
 from transformer.corpus import Corpus
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
 from transformer.fields import fits
 from transformer.parsing.treebanks import PENN
 
-_PAPER_STEPS = TrainingConfig().max_steps
+_PAPER_STEPS, _PAPER_PIECES = TrainingConfig().max_steps, ModelConfig().vocab_size
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
 
 
@@ -53,7 +55,7 @@ class Scale(Divisors):
     paper's 100,000, and rows with other numbers of steps are scaled in proportion. ``settings``
     replace what neither a table's base, by :func:`override`, nor a row has named.
     Rows with more steps take ``longer``, and those in another language ``other``, over
-    ``settings``.
+    ``settings``. ``note`` says why it was chosen, if the user did not choose it.
 
     Raises:
         InputError: for an unknown setting, or one of the wrong type
@@ -66,6 +68,7 @@ class Scale(Divisors):
     longer: Settings
     other_corpora: tuple[Corpus, ...] = ()
     other: Settings
+    note: str = ""
 
     def __post_init__(self) -> None:
         check_name("scale", self.name)
@@ -78,6 +81,22 @@ class Scale(Divisors):
         for settings in (self.settings, self.longer, self.other):
             for name, value in settings.items():
                 check_change("scale", SCALE_SETTINGS, name, value)
+
+    def on(self, corpus: Corpus, amount: Amount, note: str) -> Scale:
+        """The scale on a text of this amount: a vocabulary that is learned from it may be smaller.
+
+        Its name says which text it is, as directories of runs are named after scales.
+        """
+        pair = f"{corpus.source_language}-{corpus.target_language}"
+        pieces = amount.word_pieces(self.settings.get("vocab_size", _PAPER_PIECES))
+        return replace(
+            self,
+            name=re.sub(r"[^A-Za-z0-9_-]+", "-", f"{self.name}-{corpus.name}-{pair}"),
+            corpus=corpus,
+            other_corpora=(),
+            settings={**self.settings, "vocab_size": pieces},
+            note=f"{note}, with {pieces:,} word-pieces",
+        )
 
     def anchored(self, folder: Path) -> Scale:
         """The scale with relative paths of its corpora resolved against ``folder``."""
@@ -109,6 +128,8 @@ class Scale(Divisors):
         settings = cast(Mapping[str, Value], self.settings)
         replaced, ours = self._replaced(base, self.settings), columns(base)
         steps = base.training.max_steps
+        if self.note:
+            yield self.note
         said = [
             f"the scale: {self.division}",
             f"{self.steps(steps):,} steps for the base's {steps:,}",
