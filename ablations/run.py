@@ -75,6 +75,8 @@ def run_table(
     plan = replace(plan, base=_with_compile(plan.base, options))
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     check_free(root, PLAN_FILE)
+    if scale.note:
+        _say(scale.note)
     if plan.tune is None:
         return _run_plan(plan, root, earlier, rows, options)
     return _run_tuned(plan, root, earlier, rows, options)
@@ -138,8 +140,6 @@ def _run_plan(
         plan = runs.add_seeds(plan)
     # These may refuse it, before a directory is made.
     executor = find_executor(options, settled.base)
-    if scale.note:
-        _say(scale.note)
     with lock_runs(root, options.shard):
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)

@@ -55,7 +55,8 @@ class TextFile:
 
     Files ending in .gz, .xz or .bz2 are decompressed on reading. ``sha256``, which a download
     requires, and ``bytes`` are of the file as stored. If ``location`` is an archive, ``member`` is
-    the name of the text in it.
+    the name of the text in it; if it is a table, ending in .tsv (and .gz, .xz or .bz2), a column:
+    its name in the first line or, of a table without names, its number from 1 on.
 
     A user, a password and a query of an address are not kept in ``location``, which is recorded and
     shown: this process, and those that it starts, have them for the download.
@@ -109,7 +110,20 @@ class TextFile:
     @property
     def name(self) -> str:
         """Its name in messages."""
+        if self.is_column:
+            return f"column {self.member} of {self.location}"
         return self.location if self.member is None else f"{self.member} of {self.location}"
+
+    @property
+    def is_column(self) -> bool:
+        """Whether it is a column of a table."""
+        found = re.search(r"\.tsv(\.(gz|xz|bz2))?(\?.*)?$", self.location)
+        return self.member is not None and found is not None
+
+    @property
+    def first_line(self) -> int:
+        """The number of the line with which the text begins: a table may name its columns first."""
+        return 2 if self.is_column and not str(self.member).isdigit() else 1
 
     @property
     def is_path(self) -> bool:

@@ -69,7 +69,12 @@ def amount_of(corpus: Corpus) -> Amount:
     stored = sum(path.stat().st_size for path in paths if path.is_file())
     if stored > _SUITED[-1][0]:
         return Amount(0, stored, 0)
-    pairs, count, characters = 0, 0, set[str]()
+    # The names of columns are no pair.
+    pairs, count, characters = (
+        sum(1 - text.source.first_line for text in corpus.train),
+        0,
+        set[str](),
+    )
     for path in paths:
         for lines in stored_lines(path, _LINES_AT_ONCE):
             text = b"\n".join([*lines, b""])

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.data.columns import find_columns
 from transformer.errors import InputError
 from transformer.files import expand_user
 
+_TABLE = "tsv"
 _PACKINGS = ("", ".gz", ".xz", ".bz2")
 _MOST_FILES = 100  # of one text: its source and its references
 # As in en, eng_Latn and en-GB.
@@ -55,7 +57,8 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
 
     Further training texts, ``train-NAME.en`` and ``train-NAME.de``, are ordered by name. Any file
     may end in .gz, .xz or .bz2; ``test`` may be missing. Without ``languages`` the folder must hold
-    training text in exactly two, and English is the source if it is one of them.
+    training text in exactly two, and English is the source if it is one of them. Source and target
+    may also be two columns of ``train.tsv``, ``valid.tsv`` and so on, see :func:`find_columns`.
 
     Further references of ``valid`` and ``test`` are ``valid.de.1``, ``valid.de.2`` and so on, or
     ``valid.de1`` as Moses' ``multi-bleu.perl`` names them; without a ``valid.de`` the one with the
@@ -70,6 +73,8 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
         raise InputError(f"{folder} is not a folder")
     matches = (_TRAINING_TEXT.fullmatch(path.name) for path in folder.iterdir())
     texts = [(match["stem"], match["language"]) for match in matches if match]
+    if any(language == _TABLE for _, language in texts):
+        return _corpus_of_tables(folder, texts, languages)
     source, target = languages or _two_languages(folder, {language for _, language in texts})
 
     def pair(stem: str) -> tuple[Path, Path]:
@@ -88,6 +93,42 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
         valid=scored("valid"),
         test=scored("test") if has_test else None,
     )
+
+
+def _corpus_of_tables(
+    folder: Path, texts: Sequence[tuple[str, str]], languages: tuple[str, str] | None
+) -> Corpus:
+    others = sorted(f"{stem}.{language}" for stem, language in texts if language != _TABLE)
+    if others:
+        raise InputError(f"{folder} holds tables (.tsv) and {others[0]}: remove those or these")
+    stems = sorted({stem for stem, _ in texts})
+    first = _find(folder, f"{stems[0]}.{_TABLE}")
+    named, _ = find_columns(first, languages)
+    if languages is None:
+        languages = _two_languages(folder, {*named})
+    pair = languages
+
+    def table(stem: str) -> ParallelText:
+        path = _find(folder, f"{stem}.{_TABLE}")
+        _, columns = find_columns(path, pair)
+        source, target = (TextFile(location=str(path), member=column) for column in columns)
+        return ParallelText(source=source, target=target)
+
+    corpus = Corpus(
+        name=folder.resolve().name,
+        source_language=pair[0],
+        target_language=pair[1],
+        licence="the user's own",
+        train=tuple(map(table, stems)),
+        valid=table("valid"),
+        test=table("test") if _numbered(folder, f"test.{_TABLE}") else None,
+    )
+    if len({file.first_line for file in corpus.files}) > 1:
+        raise InputError(
+            f"{folder}: some tables name their columns in the first line, others do not: name them "
+            "in all or in none"
+        )
+    return corpus.placed(Path())
 
 
 def _two_languages(folder: Path, found: set[str]) -> tuple[str, str]:

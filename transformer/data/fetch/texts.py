@@ -23,6 +23,7 @@ from typing import Any, cast
 from sacrebleu.utils import get_available_testsets
 
 from transformer.corpus import TextFile
+from transformer.data.columns import write_column
 from transformer.data.fetch.cache import (
     cache_directory,
     check_sha256,
@@ -72,7 +73,8 @@ def fetch(file: TextFile) -> Path:
     if path.is_dir():  # of other members
         raise InputError(f"{file.name} is a folder: name a file in it")
     if not path.exists():  # the archive may have been removed after it was unpacked
-        write_once(path, partial(_unpack, _whole(archive), file.member))
+        write = write_column if file.is_column else _unpack
+        write_once(path, partial(write, _whole(archive), file.member))
     return path
 
 

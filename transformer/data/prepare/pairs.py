@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer.config import DataConfig
+from transformer.data.columns import TORN
 from transformer.data.prepared import TextReport, read_report, write_report
 from transformer.data.store import Pair, write_store
 from transformer.data.text import MAX_LINE, aligned_lines, normalise
@@ -28,6 +29,7 @@ _SAMPLE_SEED = 2017
 _TEXT_FILE = "clean.txt"
 
 KEPT = "kept"
+COLUMNS = "wrong number of columns"
 INVALID = "invalid UTF-8"
 NUL = "NUL character"
 EMPTY = "empty side"
@@ -120,6 +122,8 @@ def _report(text: str, fates: Counter[str]) -> TextReport:
 
 def clean_pair(source: bytes, target: bytes) -> tuple[bytes, str]:
     """Both lines with single spaces, and ``KEPT``, or nothing and why the pair is dropped."""
+    if TORN in (source, target):
+        return b"", COLUMNS
     if b"\0" in source or b"\0" in target:
         return b"", NUL
     if len(source) > MAX_LINE or len(target) > MAX_LINE:

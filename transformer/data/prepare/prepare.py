@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from transformer.config import Config, to_dict
 from transformer.corpus import Corpus, ParallelText, TextFile
 from transformer.data.buckets import Buckets
+from transformer.data.columns import check_columns
 from transformer.data.fetch.cache import (
     cache_directory,
     check_space,
@@ -158,11 +159,13 @@ def _fetch(file: TextFile) -> Path:
 
 
 def _changed_sources(corpus: Corpus, contents: Sequence[str], expected: Manifest) -> list[str]:
-    """The names of texts that differ from ``expected``; archive members are not compared."""
+    """The names of texts that differ from ``expected``; members of declared archives are not
+    compared.
+    """
     return [
         file.name
         for file, found, (_, before) in zip(corpus.files, contents, expected.sources, strict=False)
-        if file.member is None and found != before
+        if (file.member is None or file.sha256 is None) and found != before
     ]
 
 
@@ -209,12 +212,27 @@ def _prepare(config: Config, directory: Path) -> None:
     keep(part, directory)
 
 
+def _check_references(file: TextFile, lines: Sequence[str]) -> None:
+    if "" in lines:
+        number, count = lines.index("") + file.first_line, lines.count("")
+        more = f", and {count - 1} more are" if count > 1 else ""
+        raise InputError(
+            f"{file.name}, line {number} is empty{more}: a score needs a reference for each "
+            "sentence, so remove such pairs from source and target"
+        )
+
+
 def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
-    """Check that the text to score is aligned, and its trees are over the words of their lines."""
+    """Check that the text to score is aligned and without an empty reference, and its trees are
+    over the words of their lines.
+    """
     for text in filter(None, (corpus.valid, corpus.test)):
+        if text.source.is_column:
+            check_columns(_fetch(replace(text.source, member=None)))
         lines = read_aligned(paths[text.source], paths[text.target])
+        _check_references(text.target, lines[1])
         for reference in text.references:
-            read_aligned(paths[text.source], paths[reference])
+            _check_references(reference, read_aligned(paths[text.source], paths[reference])[1])
         if corpus.task == "parsing":
             check_lines(*lines, text.target.name)
 
@@ -267,7 +285,8 @@ def _text_name(text: ParallelText) -> str:
     file = text.source
     if file.location.startswith("sacrebleu:"):
         return file.location.removeprefix("sacrebleu:").rsplit("/", 2)[0]
-    *folder, name = PurePosixPath(file.member or file.location).parts[-2:]
+    of_archive = None if file.is_column else file.member
+    *folder, name = PurePosixPath(of_archive or file.location).parts[-2:]
     return "/".join([*folder, name.partition(".")[0]])
 
 
