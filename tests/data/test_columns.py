@@ -112,6 +112,7 @@ def test_a_line_that_is_scored_must_be_sound(line: bytes, said: str, tmp_path: P
         ("Hello.\tHallo.\n", None, "train.tsv names no languages: put a line such as en, tab, de"),
         ("Hello. Hallo.\n", None, "train.tsv, line 1 has no tab"),
         ("", None, "train.tsv is empty"),
+        ("en\tde\nten\tzwölf\n", None, "train.tsv, line 1 is not UTF-8: convert the file"),
         ("en\tfr\nyes\toui\n", ("en", "de"), "train.tsv has the columns en and fr, not en and de"),
         ("yes\tja\n", ("en", "de"), "some tables name their columns in the first line, others"),
     ],
@@ -120,7 +121,7 @@ def test_an_unclear_table_is_named(
     train: str, languages: tuple[str, str] | None, said: str, tmp_path: Path
 ) -> None:
     folder = write_tables(tmp_path / "numbers", "en\tde")
-    (folder / "train.tsv").write_text(train)
+    (folder / "train.tsv").write_bytes(train.encode("utf-16" if "ö" in train else "utf-8"))
     with pytest.raises(InputError, match=said):
         folder_corpus(folder, languages)
 
@@ -143,7 +144,9 @@ def test_a_run_refuses_a_table_that_has_changed_since(tmp_path: Path) -> None:
         prepare(config, expected=before)
 
 
-@pytest.mark.parametrize(("more", "said"), [(1, r"line 14 is empty: "), (3, "and 2 more are: ")])
+@pytest.mark.parametrize(
+    ("more", "said"), [(1, "line 14 is empty: "), (3, "14 is empty, and so are 2 others: ")]
+)
 def test_an_empty_reference_is_named(more: int, said: str, tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "numbers")
     for language, line in (("en", "one\n"), ("de", " \n")):

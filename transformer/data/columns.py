@@ -49,7 +49,10 @@ def find_columns(
 
 def _header(path: Path) -> list[str]:
     for lines in stored_lines(path, 1):
-        return [name.strip() for name in lines[0].decode(errors="replace").split("\t")]
+        try:
+            return [name.strip() for name in lines[0].decode().split("\t")]
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}, line 1 is not UTF-8: convert the file") from error
     raise InputError(f"{path} is empty")
 
 

@@ -215,7 +215,7 @@ def _prepare(config: Config, directory: Path) -> None:
 def _check_references(file: TextFile, lines: Sequence[str]) -> None:
     if "" in lines:
         number, count = lines.index("") + file.first_line, lines.count("")
-        more = f", and {count - 1} more are" if count > 1 else ""
+        more = f", and so are {count - 1} others" if count > 1 else ""
         raise InputError(
             f"{file.name}, line {number} is empty{more}: a score needs a reference for each "
             "sentence, so remove such pairs from source and target"
