@@ -20,7 +20,7 @@ from experiments.records.result import Measure
 _WIDTH = 400
 _WIDE, _HIGH = 480, 340  # of the agreement with the paper
 _LEGEND: Spec = {"orient": "bottom", "symbolOpacity": 1}
-_DASHED: Spec = {"strokeDash": [3, 3], "opacity": 0.6}
+_DASHED: Spec = {"strokeDash": [3, 3], "color": style.GREY}  # seen on white and in the dark
 _INTERVAL: Spec = {"where": "isValid(datum.low)", "strokeWidth": 2, "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
@@ -264,15 +264,19 @@ def _draw_against(
     rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
 ) -> Spec:
     """A score of each row against a size: their fields and the titles of their axes."""
-    x = style.axis(*size, log=True, form="~s" if size[0] == "parameters" else ".1~e")
+    form = "~s" if size[0] == "parameters" else exponent_form([row[size[0]] for row in rows])
+    x = style.axis(*size, log=True, form=form)
+    x["axis"] |= {"labelSeparation": 8}
     y = style.axis(*score, log=log)
     labelled, labels = place_labels(rows, x, y, _WIDTH, 300)
+    labelled.sort(key=lambda row: row["group"] == "base")  # which is drawn over the others
     colours, shapes = cycle(style.COLOURS), cycle(style.SHAPES)
     marks: dict[str, tuple[str, str]] = {}
     for group in dict.fromkeys(row["group"] for row in rows):
         marks[group] = style.GREY if group == "base" else next(colours), next(shapes)
     shown = style.tooltip("row", size[0], score[0])
-    point = {"x": x, "y": y, **style.looks("group", rows, marks), "tooltip": shown}
+    looks = style.looks("group", rows, marks, title=None, legend=_LEGEND)
+    point = {"x": x, "y": y, **looks, "tooltip": shown}
     return style.figure(
         f"{score[1]} against {size[1]}",
         width=_WIDTH,
@@ -280,3 +284,13 @@ def _draw_against(
         data={"values": labelled},
         layer=[*labels, style.layer("point", point, filled=True, size=70, opacity=1)],
     )
+
+
+def exponent_form(values: Sequence[float]) -> str:
+    """The notation of labels such as 3.3e+13 along an axis, with the decimals that tell them apart
+    where the values are close together.
+    """
+    known = [value for value in values if value > 0]
+    share = max(known) / min(known) - 1 if known else 0.0  # of the least value, that the axis spans
+    decimals = 1 if share >= 1 else 1 + math.ceil(-math.log10(max(share, 0.001)))
+    return f".{decimals}~e"

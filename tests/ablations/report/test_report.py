@@ -23,13 +23,14 @@ from ablations.figures.curves import curve_of, mean_curve
 from ablations.folder import TableFolder
 from ablations.report.figures import draw_agreement, table_figures
 from ablations.report.grid import Grid, escape_latex, terminal_table
-from ablations.report.layout import render
+from ablations.report.layout import TEMPLATES, render
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.results import results_grid
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
-from experiments.figures.render import DrawingError
+from experiments.figures.render import DrawingError, draw
+from experiments.figures.style import Spec
 from experiments.records.result import MEASURES, save_result
 from experiments.records.run import read_run
 from tests.ablations.report.samples import (
@@ -111,7 +112,9 @@ def test_figures_show_each_row(reported: Callable[[str], Path]) -> None:
         assert len(marks(figures[name], "rule")) == 2 + 16  # the zeros, and an interval each
     for name in figures:
         assert (root / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        ElementTree.parse(root / "figures" / f"{name}.svg")
+        svg = ElementTree.parse(root / "figures" / f"{name}.svg").getroot()
+        ground = svg[0].attrib  # so that it can be read on a dark page, as GitHub's
+        assert ground == {"width": "100%", "height": "100%", "fill": "white"}
     own = drawn(reported("own"))
     texts = [text.text for text in marks(own["differences-bleu"], "text")]
     assert texts.count("better") == 7 and texts[-1] == "others found"
@@ -132,6 +135,44 @@ def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Pat
     assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
 
 
+def test_the_labels_of_an_axis_of_flops_differ(tmp_path: Path) -> None:
+    runs = {name: {1: 8.0 + place} for place, name in enumerate(("base", "agrees", "noise"))}
+    specs: dict[str, Spec] = {}
+    for most in (1.013, 1.17, 1.9, 3.1, 97.0):
+        flops = {"base": 2.83e13, "agrees": 2.83e13 * (1 + most) / 2, "noise": 2.83e13 * most}
+        changes = {(name, 1): {"flops": value} for name, value in flops.items()}
+        table = fill(tmp_path / str(most), runs, changes=changes)
+        figures = {figure.name: figure.spec for figure in table_figures(table)}
+        specs[str(most)] = figures["perplexity-flops"]
+    for most, (svg, _) in draw(specs).items():
+        labels = re.findall(r">([\d.]+e\+\d+)<", svg)
+        assert len(labels) == len(set(labels)) > 1, most
+
+
+def test_zero_is_seen_on_white_and_in_the_dark(tmp_path: Path) -> None:
+    """The contrast is at least 3, as WCAG 2.1 asks of graphics (1.4.11)."""
+
+    def luminance(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    table = fill(tmp_path, {"base": {1: 8.0}, "agrees": {1: 9.0}})
+    specs = {figure.name: figure.spec for figure in table_figures(table)}
+    zeros = [
+        layer["mark"]
+        for name in ("agreement-perplexity", "differences-perplexity")
+        for layer in specs[name]["layer"]
+        if layer["mark"].get("strokeDash")
+    ]
+    assert len(zeros) == 3
+    css = (TEMPLATES / "report.css").read_text()
+    for paper in ["#ffffff", *re.findall(r"--paper: (#\w{6})", css)]:
+        for mark in zeros:
+            lighter, darker = sorted(map(luminance, (mark["color"], paper)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= 3 and mark.get("opacity", 1) == 1
+
+
 def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
     alone = {"base": {1: 8.0, 2: 8.2}}
     for runs, there in ((alone, True), ({**alone, "agrees": {1: 10.0, 2: 10.1}}, False)):
@@ -149,10 +190,10 @@ def test_a_report_whose_figures_cannot_be_drawn_has_none_and_says_so(
     for old in ("seeds-bleu.svg", "seeds-bleu.png"):
         (tmp_path / "figures" / old).write_bytes(b"of an earlier report")
 
-    def draw(_: object) -> None:
+    def refuse(_: object) -> None:
         raise DrawingError("memory is short")
 
-    monkeypatch.setattr("ablations.report.layout.draw", draw)
+    monkeypatch.setattr("ablations.report.layout.draw", refuse)
     said = "figures cannot be drawn here: memory is short, so this report has none"
     assert f"Warnings:\n  {said}\n" in write_report(TableFolder(tmp_path))
     assert not list((tmp_path / "figures").iterdir()) and not drawn(tmp_path)
