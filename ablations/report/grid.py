@@ -39,6 +39,8 @@ _SPECIAL = str.maketrans(
         formats.MISSING: "--",
         "∞": r"$\infty$",
         "ε": r"$\epsilon$",
+        "Δ": r"$\Delta$",
+        "\N{ASTERISK OPERATOR}": "$^{*}$",
     }
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import TableFolder
@@ -13,15 +12,14 @@ from ablations.folder.base import FIGURES, LATER_FIGURES
 from ablations.report.diverged import shares_of_diverged
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
-from ablations.report.grid import Grid
-from ablations.report.layout import TEMPLATES, render, write_files
+from ablations.report.latex import to_latex
+from ablations.report.layout import TEMPLATES, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import problems, results_grid
 from ablations.report.seeds import seeds_grid, verdicts
 from ablations.report.tuning import tuning_grid
 from ablations.tables.warn import stale_rows, warnings_of
-from experiments.records.progress import printable
 from experiments.records.source import source_warnings
 
 
@@ -65,7 +63,7 @@ def write_report(folder: TableFolder) -> str:
         "table": table,  # for the notes
     }
     figures = list(table_figures(table))
-    exports = {LATEX_FILE: _to_latex(table, results), CSV_FILE: _to_csv(table, folder)}
+    exports = {LATEX_FILE: to_latex(table, results), CSV_FILE: _to_csv(table, folder)}
     return write_files(folder.path, TEMPLATES / "table.j2", values, figures, exports)
 
 
@@ -78,20 +76,6 @@ def _without_score(table: TableNumbers) -> Iterator[str]:
                 f"{measure.label}: {len(lacking)} of {len(table.results)} finished runs have no "
                 "score by the function as it is now: run of the table scores them, or says why not"
             )
-
-
-def _to_latex(table: TableNumbers, results: Grid) -> str:
-    """A ``tabular`` for ``\\input``: the settings, the scores and the paper's, without Δ."""
-    if not results.columns:  # no row has been run yet
-        return ""
-    row, *others = results.columns
-    kept = [row]
-    for column in others:
-        if column.style in ("setting", "ours", "theirs") and not column.name.startswith("Δ"):
-            kept.append(column)
-    title = printable(f"{table.plan.title}, scale {table.plan.scale}")
-    grid = replace(results, columns=kept)
-    return render(TEMPLATES / "table.tex.j2", title=title, grid=grid)
 
 
 def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
