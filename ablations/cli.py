@@ -22,6 +22,7 @@ from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants, print_checks
 from transformer.errors import InputError
 from transformer.files import to_json
+from transformer.terminal import say
 from transformer.variant import trust
 
 PROGRAM = Program(
@@ -44,21 +45,21 @@ Directory = Annotated[Path, Parameter(help="of a table's or a search's runs")]
 @command("list")
 def list_() -> None:
     """Print the tables with their rows, the search spaces, and the scales."""
-    print(f"{LAYERS_TABLE}: {paper.TITLE}, measured; without a scale")
-    print(f"    rows: {', '.join(paper.NAMES)}")
+    say(f"{LAYERS_TABLE}: {paper.TITLE}, measured; without a scale")
+    say(f"    rows: {', '.join(paper.NAMES)}")
     for name in TABLES:
         table = load_table(name)
-        print(f"{name}: {table.title}")
-        print(f"    rows: {', '.join(row.name for row in table.run_rows)}")
+        say(f"{name}: {table.title}")
+        say(f"    rows: {', '.join(row.name for row in table.run_rows)}")
         if table.scales:
             scales = (f"{scale.name} ({scale.corpus.name})" for scale in table.scales)
-            print(f"    scales of its own: {', '.join(scales)}")
+            say(f"    scales of its own: {', '.join(scales)}")
     for space in SPACES.values():
-        print(f"search {space.name}: {space.title}")
-        print(f"    varies: {', '.join(each.name for each in space.parameters)}")
-    print("scales:")
+        say(f"search {space.name}: {space.title}")
+        say(f"    varies: {', '.join(each.name for each in space.parameters)}")
+    say("scales:")
     for scale in SCALES:
-        print(f"    {scale.name}: {scale.corpus.name}, {scale.division}, {scale.max_steps:,} steps")
+        say(f"    {scale.name}: {scale.corpus.name}, {scale.division}, {scale.max_steps:,} steps")
 
 
 @command(
@@ -92,7 +93,7 @@ def plan(
     if json:
         print(to_json(asdict(estimate), indent=None), end="")
     else:
-        print("\n".join(describe_cost(estimate)))
+        say(*describe_cost(estimate))
 
 
 @command(
@@ -345,7 +346,7 @@ def compare(directory: Directory, first: str, second: str, /, *, seeds: str | No
     from ablations.report.compare import compare_rows
 
     for line in compare_rows(TableFolder(directory), first, second, seeds):
-        print(line, flush=True)
+        say(line)
 
 
 @command("confirm experiments/results/table3-small --row A-h4 --seeds 11-13")

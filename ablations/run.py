@@ -52,6 +52,7 @@ from transformer.config import Config, override
 from transformer.errors import InputError, require
 from transformer.files import within
 from transformer.formats import counted
+from transformer.terminal import say
 
 
 def run_table(
@@ -147,7 +148,7 @@ def _run_plan(
         cells = TableCells(root)
         ended = [run for run in cells.folder.look() if run.has_ended]
         for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
-            print(f"warning: {text}")
+            say(f"warning: {text}")
         in_order = [name for name in cells.names if name in names or name.split("/")[0] in rows]
         ours = list(_of_shard(cells, in_order, options.shard))
         if scored := score_finished_runs(cells.folder, ours):
@@ -161,12 +162,12 @@ def _run_plan(
 def _reuse(root: Path, again: Sequence[str], earlier: Earlier | None) -> None:
     """Take the runs that are there already, and set aside those that are trained ``again``."""
     if renamed := take_renamed(root):
-        print(f"{counted(renamed, 'run')} taken from rows that have been renamed")
+        say(f"{counted(renamed, 'run')} taken from rows that have been renamed")
     if earlier is not None:
-        print(f"{counted(len(earlier.copy(root)), 'finished run')} taken from {earlier.path}")
+        say(f"{counted(len(earlier.copy(root)), 'finished run')} taken from {earlier.path}")
     if again:
         aside = set_aside_stale(root, again)
-        print(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained anew")
+        say(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained anew")
 
 
 def run_search(
@@ -199,7 +200,7 @@ def run_search(
         _say(scale.note)
     with lock_runs(root, options.shard):
         claim_search(root, search)
-        print(search.describe_rungs())
+        say(search.describe_rungs())
         cells = SearchCells(root)
         code = _carry_out(cells, cells.names, executor, options, _report_search)
         trials = cells.folder.trials()
@@ -245,8 +246,7 @@ def run_confirmation(
     with lock_runs(root, options.shard):
         claim_plan(root, plan, options.precision, options.threads)
         code = _carry_out(TableCells(root), names, executor, options, _report_table)
-    for line in describe_confirmation(there, TableFolder(root), row):
-        print(line)
+    say(*describe_confirmation(there, TableFolder(root), row))
     return code
 
 
@@ -282,10 +282,10 @@ def _carry_out(
         text = report(cells.root)
     print_page(text, cells.root)
     if received is not None:
-        _say("stopped; the same command continues from here")
+        say("stopped; the same command continues from here")
         return 128 + received
     if given_up:
-        _say(
+        say(
             f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
             "--retry-failed it tries them as they are"
         )
@@ -315,31 +315,24 @@ def train(
     runs = {run.name: run for run in cells.folder.look()}
     left = [name for name in names if not runs[name].has_ended]
     given_up = [name for name in left if runs[name].is_given_up]
-    view, status = View(_console()), DirectoryReader(cells.root)
+    console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
+    view, status = View(console), DirectoryReader(cells.root)
 
     def show() -> None:
         with suppress(InputError):  # an unreadable file is no reason to stop a training
             view.update(status.read)
 
     for text in stale_rows(runs.values()):
-        _say(f"warning: {text}")
+        say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
     stale = sum(runs[name].state == RunState.STALE for name in names)
     done = f"{len(names) - len(left) - stale} of {len(names)} done before"
-    _say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
+    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
     driver = Driver(cells, executor, waiting, options, deadline=deadline, note=view.note, show=show)
     with view:
         received = driver.run()
     return received, [*given_up, *driver.given_up]
-
-
-def _console() -> Console:
-    return Console(highlight=False, file=sys.stdout)  # also if that is replaced later
-
-
-def _say(text: str) -> None:
-    _console().print(text, soft_wrap=True)
 
 
 def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]:

@@ -25,6 +25,7 @@ from experiments.records.experiment import (
 )
 from experiments.records.ownership import is_first_rank
 from transformer.errors import InputError, VocabularySizeError
+from transformer.terminal import say
 from transformer.variant import trust
 
 PROGRAM = Program(
@@ -296,7 +297,7 @@ def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "
     from experiments.evaluate.significance import compare_runs
     from experiments.records.run import read_run
 
-    print(compare_runs(read_run(first), read_run(second), split))
+    say(*compare_runs(read_run(first), read_run(second), split).splitlines())
 
 
 @command(

@@ -296,13 +296,13 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     yield ""
     width = max(len(row.name) for row in estimate.rows)
     heads = ("params", "FLOPs", "a run", "memory", "disk")
-    yield f"{'row':{width}}" + "".join(f" {head:>13}" for head in heads)
+    yield f"{'row':{width}}" + "".join(f" {head:>11}" for head in heads)
     for row in estimate.rows:
         parameters, disk = f"{millions(row.parameters)}M", size(row.disk_bytes)
         memory = MISSING if row.memory_bytes is None else size(row.memory_bytes)
         flops = f"{row.flops:.1e}" if row.flops else "="
         cells = (parameters, flops, duration(row.seconds), memory, disk)
-        yield f"{row.name:{width}}" + "".join(f" {cell:>13}" for cell in cells)
+        yield f"{row.name:{width}}" + "".join(f" {cell:>11}" for cell in cells)
     yield ""
     if (tuning := estimate.tuning) is not None:
         left = duration(tuning.seconds_left)

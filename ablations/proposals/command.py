@@ -12,6 +12,7 @@ from ablations.proposals.propose import Answer, try_proposal
 from ablations.proposals.show import describe
 from ablations.runs.options import Options
 from transformer.errors import InputError
+from transformer.terminal import say
 
 
 def carry_out(
@@ -48,4 +49,4 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
     if as_json:
         print(answer.to_json(), end="")
     else:
-        print("\n".join(describe(answer)))
+        say(*describe(answer))

@@ -23,6 +23,7 @@ from experiments.records.progress import printable
 from transformer import formats
 from transformer.errors import InputError
 from transformer.files import make_directory, remove, within, write_atomically
+from transformer.terminal import line_width, say, wrap
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The names of figures that a report may have made.
@@ -71,7 +72,7 @@ def write_files(
     width = shutil.get_terminal_size((120, 24)).columns
     html = render(template, layout="html.j2", drawn=drawn, vega=vega, **values)
     markdown = render(template, layout="markdown.j2", folder=FIGURES, **values)
-    text = render(template.with_suffix(".txt.j2"), width=width, **values)
+    text = render(template.with_suffix(".txt.j2"), width=width, prose_width=line_width(), **values)
     files = {**(exports or {}), MARKDOWN_FILE: _single_spaced(markdown), HTML_FILE: html}
     folder = within(directory, FIGURES)
     if drawn:
@@ -91,6 +92,11 @@ def _for_terminal(line: str) -> str:
     """A line without what files of others could do to a terminal."""
     line = printable(line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def prose(text: str, width: int | None) -> str:
+    """Text for a terminal, in lines of this width; None for one line."""
+    return wrap(_for_terminal(text), width)
 
 
 def _single_spaced(text: str) -> str:
@@ -120,7 +126,15 @@ def _environment(folder: Path, escape: bool) -> Environment:
         keep_trailing_newline=True,
     )
     filters: Any = environment.filters
-    used = (items, escape_latex, escape_markdown, markdown_table, terminal_table, formats.number)
+    used = (
+        items,
+        escape_latex,
+        escape_markdown,
+        markdown_table,
+        terminal_table,
+        formats.number,
+        prose,
+    )
     for function in used:
         filters[function.__name__] = function
     return environment
@@ -146,7 +160,7 @@ def script_hashes() -> str:
 def print_page(text: str, directory: Path) -> None:
     """Print the report, and where its files are."""
     print(text)
-    print(f"report: {directory / HTML_FILE}, and its other formats and figures next to it")
+    say(f"report: {directory / HTML_FILE}, and its other formats and figures next to it")
 
 
 def open_page(directory: Path) -> None:

@@ -69,7 +69,8 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
         if run.diverged_at is not None:
             step = f"diverged at step {run.diverged_at:,}"
     elif run.silent_seconds is not None:
-        state, left = f"silent {duration(run.silent_seconds)}", None
+        largest = " ".join(duration(run.silent_seconds).split()[:2])  # of its two units
+        state, left = f"silent {largest}", None
     elif run.state == RunState.RUNNING:
         state = str(progress.stage) if progress else "starting"
         if progress and progress.tokens_per_second:
@@ -131,7 +132,7 @@ def _headline(status: Status) -> str:
 
 def block(status: Status, height: int | None = None) -> RenderableType:
     """The status with runs in progress first, and as many others as ``height`` lines hold."""
-    runs, failures = in_order(status.runs), _failures(status)
+    runs, failures = in_order(status.runs), _failures(status, whole=height is None)
     room = len(runs)
     if height is not None:
         failures = failures[: height // 3]
@@ -151,13 +152,17 @@ def block(status: Status, height: int | None = None) -> RenderableType:
     return Group(*parts, *warnings, *failures)
 
 
-def _failures(status: Status) -> list[Text]:
-    """The last failure of each unfinished run with the end of its log."""
+def _failures(status: Status, *, whole: bool) -> list[Text]:
+    """The last failure of each unfinished run with the end of its log, in lines that are wrapped,
+    or cut off unless they are shown ``whole``.
+    """
     lines: list[str] = []
     for run in failed(status):
         last = run.failures[-1]
         lines.append(f"{run.name}, attempt {last.attempt}: {last.reason}")
         lines += [f"    {line}" for line in last.lines]
+    if whole:
+        return [Text(line) for line in lines]
     return [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
 
 
@@ -190,7 +195,7 @@ class View:
 
     def note(self, text: str) -> None:
         """Print a line, above the block."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(text), soft_wrap=not self._console.is_terminal)
 
     def update(self, look: Callable[[], Status]) -> None:
         """Show the status if it is time to; only then ``look`` is called."""
@@ -227,7 +232,7 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
     if as_json:
         _print_json(status)
     else:
-        console.print(block(status), soft_wrap=True)
+        console.print(block(status), soft_wrap=not console.is_terminal)
     return 0
 
 

@@ -228,7 +228,7 @@ def test_a_line_holds_all_of_a_run(height: int | None) -> None:
         HEADLINE,
         "run state step/PPL·BLEU loss tok/s on try left/took",
         "C-ff4096/seed-1 train 123,456/300K 2.346 12.3K a:0,GPU-5f3e 3 12 h 00 min",
-        "E/seed-1 silent 3 min 05 s b",
+        "E/seed-1 silent 3 min b",
         "D-p0.2/seed-1 given up c",
         "D-p0.2/seed-2 waiting",
         "base/seed-1 done 4.92 · 25.8 3 min 05 s",
@@ -236,6 +236,17 @@ def test_a_line_holds_all_of_a_run(height: int | None) -> None:
         "in line 3",
         "it broke",
     ]
+
+
+def test_a_failure_is_cut_off_while_it_is_watched_and_whole_at_the_end() -> None:
+    reason = "exit code 1: RuntimeError: " + "a word of many, " * 11 + "the last one"
+    failed = replace(CRASH, reason=reason)
+    given_up = run("b/seed-1", RunState.GIVEN_UP, attempt=replace(NEAR, failures=(failed,)))
+    status = replace(STATUS, runs=(*RUNS[:2], given_up))
+    assert "the last one" not in " ".join(shown(status, 24, width=80))
+    lines = shown(status, None, width=80)
+    assert reason in " ".join(lines) and max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
 
 
 def test_the_head_names_the_scores_once_a_run_is_done() -> None:
