@@ -1,4 +1,4 @@
-"""What runs logged by step, a panel for each measure."""
+"""Panels of the values that runs log by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs logged, as panels of the dashboard."""
+"""The panels of the values that runs log."""
 
 from __future__ import annotations
 
