@@ -185,7 +185,8 @@ def more_references(
     experiment: Experiment, split: str, recorded: Manifest | None = None
 ) -> list[list[str]]:
     """The further references of ``valid`` or ``test``; a set of sacreBLEU has none."""
-    if split not in experiment.config.data.corpus.splits:
+    texts = experiment.config.data.corpus.splits.get(split, ())
+    if not any(text.references for text in texts):
         return []
     return prepare(experiment.config, expected=recorded).more_references(split)
 
