@@ -253,7 +253,12 @@ REFUSED = [
     ("evaluate RUN --output .", ". is a folder: --output takes a file"),
     (f"evaluate RUN --output {'x' * 300}", "File name too long"),
     ("translate nowhere", "nowhere is not the directory of a run: it has no config.json"),
-    ("export RUN --format safetensors --quantization int8", "are for --format ctranslate2"),
+    (
+        "export RUN --format safetensors --quantization int8",
+        "--quantization is for --format",
+    ),
+    ("export RUN --format safetensors --check 3", "--check is for --format ctranslate2 and hf"),
+    ("export RUN --format hf", "Marian's heads share d_model, but 3 do not divide 26"),
     ("export RUN --format ctranslate2 --check 0", "check is 0, but must be at least 1"),
     ("export RUN --format ctranslate2 --average 3", "holds 2 of the 3 checkpoints to average"),
     ("export RUN --format safetensors --output nowhere/x", "nowhere is not a folder"),
