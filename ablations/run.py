@@ -77,7 +77,7 @@ def run_table(
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     check_free(root, PLAN_FILE)
     if scale.note:
-        _say(scale.note)
+        say(scale.note)
     if plan.tune is None:
         return _run_plan(plan, root, earlier, rows, options)
     return _run_tuned(plan, root, earlier, rows, options)
@@ -103,9 +103,9 @@ def _run_tuned(
             break
         more |= still_to_try(chosen)
     for line in described(chosen):
-        _say(line)
+        say(line)
     if waiting := [row.name for row in plan.rows if row.seeds and row.name not in chosen]:
-        _say(f"not run, as not all of their learning rates were: {', '.join(waiting)}")
+        say(f"not run, as not all of their learning rates were: {', '.join(waiting)}")
         code = max(code, 1)
     final = tuned_plan(plan, root)
     if not final.cells:
@@ -197,7 +197,7 @@ def run_search(
         raise InputError(f"--confirm is {confirm}, but there are {search.trials} trials in all")
     executor = find_executor(options, search.base)
     if scale.note:
-        _say(scale.note)
+        say(scale.note)
     with lock_runs(root, options.shard):
         claim_search(root, search)
         say(search.describe_rungs())

@@ -297,7 +297,7 @@ def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "
     from experiments.evaluate.significance import compare_runs
     from experiments.records.run import read_run
 
-    say(*compare_runs(read_run(first), read_run(second), split).splitlines())
+    say(*str(compare_runs(read_run(first), read_run(second), split)).splitlines())
 
 
 @command(
