@@ -1,4 +1,4 @@
-"""How the learning rates of a tuned table were chosen."""
+"""How a tuned table chose its learning rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score finished runs by measures of the user that a table got since."""
+"""Score finished runs by a user's own measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a training step of each row of a table, as a multiple of the base's."""
+"""The time of a row's training step, relative to the base's."""
 
 from __future__ import annotations
 

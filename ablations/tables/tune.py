@@ -1,4 +1,4 @@
-"""Tune the learning rate of each row of a table by one rule."""
+"""Tune the learning rate of each row by one rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments on text of the user's own, sized by its amount."""
+"""Experiments on a user's own text, sized by its amount."""
 
 from __future__ import annotations
 

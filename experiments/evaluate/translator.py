@@ -1,4 +1,4 @@
-"""What translates or parses text, and how its output is scored."""
+"""What translates or parses text, and scores the output."""
 
 from __future__ import annotations
 

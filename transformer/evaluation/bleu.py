@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, and BLEU tokenised as the paper's."""
+"""BLEU and chrF by sacreBLEU, and BLEU as the paper's."""
 
 from __future__ import annotations
 
