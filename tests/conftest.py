@@ -58,6 +58,7 @@ def _own_surroundings(
 ):
     cache = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("DATA_CACHE", str(cache))
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it: printed lines stay whole
     (cache / "figures").symlink_to(_figures)  # holds one script, which takes seconds to bundle
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

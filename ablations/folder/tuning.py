@@ -1,4 +1,4 @@
-"""The learning rates that rows of a table are tuned to."""
+"""The learning rates that a table is tuned to."""
 
 from __future__ import annotations
 

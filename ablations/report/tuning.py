@@ -1,4 +1,4 @@
-"""How a tuned table chose its learning rates."""
+"""Report how a tuned table chose its learning rates."""
 
 from __future__ import annotations
 

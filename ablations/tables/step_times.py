@@ -1,4 +1,4 @@
-"""The time of a row's training step, relative to the base's."""
+"""Times of training steps, relative to the base's."""
 
 from __future__ import annotations
 

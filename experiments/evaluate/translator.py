@@ -1,4 +1,4 @@
-"""What translates or parses text, and scores the output."""
+"""Translators and parsers, and the scores of their output."""
 
 from __future__ import annotations
 

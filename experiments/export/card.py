@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from transformer import formats
 from transformer.config import override
 from transformer.data.languages import language_of
 from transformer.errors import InputError
+from transformer.files import to_json
 
 CARD_FILE = "README.md"
 _SEED = re.compile(r"seed-\d+")
@@ -30,7 +30,11 @@ def model_card(trained: TrainedModel, directory: Path) -> str:
     codes = [language_of(x).code for x in (corpus.source_language, corpus.target_language)]
     head = {"language": codes, "library_name": "transformers", "pipeline_tag": "translation"}
     parts = [
-        ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items()), "---"],
+        [
+            "---",
+            *(f"{name}: {to_json(value, indent=None).strip()}" for name, value in head.items()),
+            "---",
+        ],
         [f"# {_plain(experiment.name)}: {' to '.join(codes)}"],
         [
             "The encoder-decoder of [Attention Is All You Need](https://arxiv.org/abs/1706.03762)"

@@ -1,4 +1,4 @@
-"""Parallel text in two columns of one file, with a tab between them."""
+"""Parallel text in two columns of one file."""
 
 from __future__ import annotations
 
