@@ -17,7 +17,7 @@ from ablations.search.search import SearchOptions
 from ablations.search.space import SPACES
 from ablations.status.view import show_status
 from ablations.tables import table1 as paper
-from ablations.tables.find import LAYERS_TABLE, TABLES, Wanted, load_table, parse_rows
+from ablations.tables.find import LAYERS_TABLE, TABLES, Selection, load_table, parse_rows
 from ablations.tables.scales import SCALES
 from experiments.command_line import FLAT, Program, Variants, print_checks
 from transformer.errors import InputError
@@ -34,7 +34,7 @@ PROGRAM = Program(
 )
 command = PROGRAM.command
 
-Table = Annotated[str, Parameter(help="a name that list prints, or a file like my_table.py")]
+TableName = Annotated[str, Parameter(help="a name that list prints, or a file like my_table.py")]
 Text = Annotated[
     str | None,
     Parameter(help="files:FOLDER, text of your own [default: the corpus of the scale]"),
@@ -67,11 +67,11 @@ def list_() -> None:
     "plan table3 --scale paper --device H100 --devices 8",
 )
 def plan(
-    table: Table,
+    table: TableName,
     text: Text = None,
     /,
     *,
-    wanted: Annotated[Wanted, FLAT] = Wanted(),
+    selection: Annotated[Selection, FLAT] = Selection(),
     device: str | None = None,
     devices: Annotated[int | None, AT_LEAST_ONE] = None,
     places: Annotated[Places, FLAT] = Places(),
@@ -89,7 +89,9 @@ def plan(
     """
     from ablations.costs.estimate import describe_cost, plan_table
 
-    estimate = plan_table(table, wanted, device=device, devices=devices, places=places, text=text)
+    estimate = plan_table(
+        table, selection, device=device, devices=devices, places=places, text=text
+    )
     if json:
         print(to_json(asdict(estimate), indent=None), end="")
     else:
@@ -105,11 +107,11 @@ def plan(
     "run table1 --quick",
 )
 def run(
-    table: Table,
+    table: TableName,
     text: Text = None,
     /,
     *,
-    wanted: Annotated[Wanted, FLAT] = Wanted(),
+    selection: Annotated[Selection, FLAT] = Selection(),
     device: Literal["cpu", "cuda"] | None = None,
     quick: bool = False,
     earlier: Annotated[Path | None, Parameter(name="--from")] = None,
@@ -132,18 +134,18 @@ def run(
         shard: as in 2/8, every eighth run from the second on, for the tasks of an array
     """
     if table == LAYERS_TABLE:
-        given = replace(wanted, directory=None), text, earlier, again, shard, options
-        if given != (Wanted(), None, None, None, "1/1", Options()):
+        given = replace(selection, directory=None), text, earlier, again, shard, options
+        if given != (Selection(), None, None, None, "1/1", Options()):
             raise InputError(f"{table} takes --directory, --device and --quick alone")
         from ablations.table1.measure import run_layers
 
-        return run_layers(wanted.directory, device, quick=quick)
+        return run_layers(selection.directory, device, quick=quick)
     if device is not None or quick:
         raise InputError("--device and --quick are for table1: others take the GPUs that there are")
     from ablations.run import run_table
 
     options = replace(options, shard=Shard.parse(shard))
-    return run_table(table, wanted, earlier, again, options, text)
+    return run_table(table, selection, earlier, again, options, text)
 
 
 @command(

@@ -35,7 +35,7 @@ from ablations.search.space import load_space
 from ablations.search.trials import plan_confirmation, refuse_hopeless
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
-from ablations.tables.find import Wanted, load_table, parse_seeds, scale_on, select_rows
+from ablations.tables.find import Selection, load_table, parse_seeds, scale_on, select_rows
 from ablations.tables.plan import (
     Plan,
     claim_plan,
@@ -57,7 +57,7 @@ from transformer.terminal import say
 
 def run_table(
     table: str,
-    wanted: Wanted,
+    selection: Selection,
     earlier: Path | None,
     again: str | None,
     options: Options,
@@ -71,8 +71,8 @@ def run_table(
         text: ``files:FOLDER`` to train on
     """
     declared = load_table(table)
-    scale = scale_on(declared, wanted.scale, text)
-    plan, root = wanted.plan(declared, scale)
+    scale = scale_on(declared, selection.scale, text)
+    plan, root = selection.plan(declared, scale)
     plan = replace(plan, base=_with_compile(plan.base, options))
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     check_free(root, PLAN_FILE)

@@ -23,7 +23,7 @@ from transformer.data.corpora.declared import MULTI30K_EN_DE
 
 Item = TypeVar("Item")
 Size = Literal["tiny", "base", "big"]
-Figures = dict[str, Any]
+Numbers = dict[str, Any]
 
 SIZES: dict[str, ModelConfig] = {
     "tiny": ModelConfig(num_layers=3, d_model=128, d_ff=512, num_heads=8, d_k=16, d_v=16),
@@ -32,7 +32,7 @@ SIZES: dict[str, ModelConfig] = {
 }
 
 
-def run(measure: Callable[..., Figures], turns: int, **flags: str) -> None:
+def run(measure: Callable[..., Numbers], turns: int, **flags: str) -> None:
     """Measure with the options given on the command line, and report the figures.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from bench.common import Figures, Size, config_of, in_turn, ratio_of, run, workload
+from bench.common import Numbers, Size, config_of, in_turn, ratio_of, run, workload
 from bench.plain import PlainTransformer, plain_beam_search
 from transformer.config import EOS_ID, DecodingConfig
 from transformer.decoding import decode_sentences
@@ -18,7 +18,7 @@ _OURS = {"cpu": 256, "cuda": 3_003}
 _PLAIN = {"cpu": 16, "cuda": 256}
 
 
-def measure_decoding(size: Size, device: torch.device, turns: int) -> Figures:
+def measure_decoding(size: Size, device: torch.device, turns: int) -> Numbers:
     """Decode the same kind of sentences in both ways; the ratio is of the times for a sentence."""
     config = config_of(size, workload(device)).model
     torch.manual_seed(1)

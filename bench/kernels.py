@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from bench.common import Figures, Item, Size, config_of, run, workload
+from bench.common import Item, Numbers, Size, config_of, run, workload
 from bench.workload import make_step_of, wait_for
 from transformer.kernels.threads import torch_threads
 from transformer.training.step_kinds import wanted_kind
@@ -18,7 +18,7 @@ _LISTED = 12
 
 def profile(
     step: Callable[[Item], object], batches: Sequence[Item], device: torch.device
-) -> Figures:
+) -> Numbers:
     """The longest operations in milliseconds a step; ``busy`` is the share of a step that all take.
 
     On a CPU the operations are those of one thread, the only one that the profiler sees.
@@ -56,7 +56,7 @@ def profile(
     }
 
 
-def profile_training(size: Size, device: torch.device, turns: int) -> Figures:
+def profile_training(size: Size, device: torch.device, turns: int) -> Numbers:
     """The longest operations of steps as training takes them here, in milliseconds a step."""
     load = workload(device)
     config = config_of(size, load)

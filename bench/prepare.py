@@ -13,7 +13,7 @@ from random import Random
 
 import torch
 
-from bench.common import Figures, lines_of
+from bench.common import Numbers, lines_of
 from experiments.catalog.find import find_experiment
 from experiments.devices import peak_memory
 from transformer.config import Config, DataConfig, ModelConfig, override
@@ -33,7 +33,7 @@ _VALID_PAIRS = 100
 Lines = Sequence[str]
 
 
-def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: int) -> Figures:
+def measure_preparation(source: Lines, target: Lines, pairs: int, vocab_size: int) -> Numbers:
     """Prepare ``pairs`` pairs made of the given ones.
 
     The memory is the most that this process has held.

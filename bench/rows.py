@@ -13,7 +13,7 @@ from ablations.tables.plan import make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.step_times import StepTimes
 from ablations.tables.table import Table
-from bench.common import Figures, Ratio, in_turn, lines_of, ratio_of
+from bench.common import Numbers, Ratio, in_turn, lines_of, ratio_of
 from bench.workload import Workload, make_step
 from experiments.devices import default_device, device_name
 from experiments.records.provenance import commit
@@ -33,7 +33,7 @@ class RowTimes:
     base: float
     ratios: Mapping[str, Ratio]
 
-    def figures(self) -> Figures:
+    def figures(self) -> Numbers:
         """What is printed."""
         return {
             "device": self.device,

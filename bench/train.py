@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench.common import Figures, Size, config_of, in_turn, ratio_of, run, workload
+from bench.common import Numbers, Size, config_of, in_turn, ratio_of, run, workload
 from bench.plain import make_plain_step
 from bench.workload import Step, make_step_of
 from experiments.devices import peak_memory
@@ -29,7 +29,7 @@ _RIVALS = {"nn.Transformer": False, "nn.Transformer, compiled": True}
 
 def measure_training(
     size: Size, device: torch.device, turns: int, *, compile: bool = False
-) -> Figures:
+) -> Numbers:
     """Time steps as training takes them on this device, and those of ``nn.Transformer``."""
     race = Race(size, device, turns)
     config = override(config_of(size, workload(device)), compile=True if compile else None)
@@ -82,7 +82,7 @@ class Race:
         (name,) = (name for name, compiles in _RIVALS.items() if compiles == compile)
         self.enter(name, partial(make_plain_step, self.config, self._device, compile))
 
-    def run(self) -> Figures:
+    def run(self) -> Numbers:
         """Time all steps, and large matrix products after each batch."""
         device, batches = self._device, self.batches
         precision = effective_precision(self.config, device)
@@ -102,7 +102,7 @@ class Race:
         def share(seconds: list[float]) -> Any:
             return ratio_of([n / s for n, s in zip(flops, seconds, strict=True)], peaks)
 
-        figures: Figures = {"precision": precision, "steps": len(batches)}
+        figures: Numbers = {"precision": precision, "steps": len(batches)}
         if self.failed:
             figures["failed"] = self.failed
         figures |= {

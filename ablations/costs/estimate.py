@@ -20,7 +20,7 @@ from ablations.folder.table import tuned_plan
 from ablations.folder.tuning import plan_candidates
 from ablations.runs.options import Places, count_cores
 from ablations.runs.shared import has_training
-from ablations.tables.find import Wanted, load_table, scale_on
+from ablations.tables.find import Selection, load_table, scale_on
 from ablations.tables.plan import Plan
 from ablations.tables.table import Cell
 from ablations.tables.trainings import trainings_of
@@ -106,7 +106,7 @@ def _places_on(devices: int | None, places: Places) -> tuple[int, int]:
 
 def plan_table(
     table: str,
-    wanted: Wanted,
+    selection: Selection,
     *,
     device: str | None,
     devices: int | None,
@@ -119,8 +119,8 @@ def plan_table(
         text: ``files:FOLDER`` to train on
     """
     declared = load_table(table)
-    scale = scale_on(declared, wanted.scale, text)
-    plan, root = wanted.plan(declared, scale)
+    scale = scale_on(declared, selection.scale, text)
+    plan, root = selection.plan(declared, scale)
     settings = tuple(scale.describe(declared.base))
 
     def estimate(plan: Plan, root: Path) -> TableCost:

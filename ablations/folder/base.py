@@ -25,12 +25,12 @@ from transformer.files import copy_plain, making, within
 
 # A value for each column, such as a row of a DataFrame.
 Record = dict[str, Value]
-# Figures that older results lack.
-LATER_FIGURES = ("chrf", "test_chrf")
-# The figures of a result in records and, as far as a run has them, in results.csv.
-FIGURES = (
+# Numbers that older results lack.
+LATER_NUMBERS = ("chrf", "test_chrf")
+# The numbers of a result in records and, as far as a run has them, in results.csv.
+NUMBERS = (
     *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu"),
-    *(*LATER_FIGURES, "f1", "test_f1", "parameters", "steps", "target_tokens", "flops"),
+    *(*LATER_NUMBERS, "f1", "test_f1", "parameters", "steps", "target_tokens", "flops"),
     *("train_seconds", "tokens_per_second", "device", "precision", "commit"),
 )
 
@@ -164,7 +164,7 @@ class Folder(ABC):
 
     def record(self, run: Run) -> Record:
         """The record of a run; of a pruned one the figures are of where that was."""
-        figures = {name: getattr(run.result, name, None) for name in FIGURES}
+        figures = {name: getattr(run.result, name, None) for name in NUMBERS}
         if run.pruned is not None:
             figures |= {"perplexity": run.pruned.perplexity, "steps": run.pruned.step}
         who, state = self._who(run), {"state": str(run.state)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import TableFolder
-from ablations.folder.base import FIGURES, LATER_FIGURES
+from ablations.folder.base import LATER_NUMBERS, NUMBERS
 from ablations.report.diverged import shares_of_diverged
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
@@ -89,8 +89,8 @@ def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[obj
     quoted = [x.name for x in table.measures if not x.key] if table.plan.is_compared else []
     figures = [
         name
-        for name in FIGURES
-        if name not in LATER_FIGURES or any(getattr(x, name) is not None for x in table.results)
+        for name in NUMBERS
+        if name not in LATER_NUMBERS or any(getattr(x, name) is not None for x in table.results)
     ]
     figures += [measure.name for measure in table.measures if measure.key]
     heads = ["row", *table.shown, *figures]

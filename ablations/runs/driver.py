@@ -15,7 +15,7 @@ from ablations.runs.attempts import clear_failures, is_elsewhere, leave_pruned, 
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
 from ablations.runs.study import Cells, Study
-from ablations.runs.supervise import AttemptEnd, Wish
+from ablations.runs.supervise import AttemptEnd, Request
 from experiments.records.experiment import Experiment
 from experiments.records.progress import GRACE_SECONDS, RunState, stop_signals
 from experiments.records.run import attempt_number
@@ -43,7 +43,7 @@ class Executor(Protocol):
     def places(self) -> Sequence[Place]: ...
     def start(self, job: Job, place: Place) -> None: ...
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]: ...
-    def stop(self, wish: Wish) -> None: ...
+    def stop(self, request: Request) -> None: ...
     def close(self) -> None: ...
 
 
@@ -106,7 +106,7 @@ class Driver:
                 self._turn()
                 time.sleep(_POLL_SECONDS)
         except BaseException:
-            self._executor.stop(Wish.STOP)
+            self._executor.stop(Request.STOP)
             raise
         finally:
             self._executor.close()
@@ -137,7 +137,7 @@ class Driver:
             self._fill()
             self._prune()
         elif time.monotonic() >= self._kill_at:
-            self._executor.stop(Wish.KILL)
+            self._executor.stop(Request.KILL)
         self._show()
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
@@ -146,7 +146,7 @@ class Driver:
     def _stop(self, seconds: float = GRACE_SECONDS) -> None:
         """Let all runs end after a checkpoint; those that take longer than this are killed."""
         self._kill_at = time.monotonic() + seconds
-        self._executor.stop(Wish.STOP)
+        self._executor.stop(Request.STOP)
 
     def _refuse(self, error: InputError) -> None:
         if self._refusal is None:

@@ -26,7 +26,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ablations.runs import process
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place, Start
-from ablations.runs.supervise import AttemptEnd, Wish, lost, supervise
+from ablations.runs.supervise import AttemptEnd, Request, lost, supervise
 from experiments.records.progress import GRACE_SECONDS, RunState
 from transformer.errors import InputError
 
@@ -51,7 +51,7 @@ class RayExecutor:
         self._attempts: dict[Any, tuple[Job, Place]] = {}
         self._nodes: list[Any] = []
         self._unfit: set[str] = set()
-        self._wish = Wish.CONTINUE
+        self._request = Request.CONTINUE
         self._look_at = 0.0
         self.where = "the Ray cluster"
         if dashboard := _connect(address):
@@ -101,7 +101,7 @@ class RayExecutor:
             end = ray.get(task)
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
-            if self._wish or isinstance(cause or error, ray.exceptions.TaskCancelledError):
+            if self._request or isinstance(cause or error, ray.exceptions.TaskCancelledError):
                 return AttemptEnd(state=RunState.STOPPED, text="stopped")
             if cause is None:
                 self._look_at = 0.0
@@ -118,9 +118,9 @@ class RayExecutor:
             raise InputError(f"{job.name}: {text}")
         return AttemptEnd(state=RunState.FAILED, text=text)
 
-    def stop(self, wish: Wish) -> None:
-        if wish > self._wish:
-            self._wish = wish
+    def stop(self, request: Request) -> None:
+        if request > self._request:
+            self._request = request
             for task in self._attempts:
                 ray.cancel(task)  # the first stops the run, the second kills it
 
@@ -175,18 +175,18 @@ def _supervise_here(job: Job, place: Place, start: Start, project: str) -> Attem
     if _digest() != project:
         return "it has another version of the project"
     process.forget_rank()
-    wish = Wish.CONTINUE
+    request = Request.CONTINUE
 
     def receive(_number: int, _frame: FrameType | None) -> None:
-        nonlocal wish
-        wish = Wish.KILL if wish else Wish.STOP
+        nonlocal request
+        request = Request.KILL if request else Request.STOP
 
     given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
     devices = tuple(int(x) if x.isdecimal() else x for x in given)
     # ray.cancel acts like Ctrl-C, and Ray sends SIGTERM when the driver is gone.
     before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return supervise(job, replace(place, devices=devices), start, lambda: wish)
+        return supervise(job, replace(place, devices=devices), start, lambda: request)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

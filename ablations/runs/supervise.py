@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.1
 _LOG_LINES = 10
 
 
-class Wish(IntEnum):
+class Request(IntEnum):
     """What the driver asks of an attempt."""
 
     CONTINUE = 0
@@ -75,7 +75,7 @@ class LocalExecutor:
     def __init__(self, places: Sequence[Place], start: Start | None = None) -> None:
         process.forget_rank()
         self._places, self._start_process = places, start or process.fork
-        self._wish = Wish.CONTINUE
+        self._request = Request.CONTINUE
         self._threads = ThreadPoolExecutor(max_workers=len(places))
         self._attempts: dict[str, Future[AttemptEnd]] = {}
         gpus = len(places[0].devices)
@@ -89,33 +89,33 @@ class LocalExecutor:
 
     def start(self, job: Job, place: Place) -> None:
         self._attempts[job.name] = self._threads.submit(
-            supervise, job, place, self._start_process, lambda: self._wish
+            supervise, job, place, self._start_process, lambda: self._request
         )
 
     def ended(self) -> Sequence[tuple[str, AttemptEnd]]:
         done = [name for name, attempt in self._attempts.items() if attempt.done()]
         return [(name, self._attempts.pop(name).result()) for name in done]
 
-    def stop(self, wish: Wish) -> None:
-        self._wish = max(self._wish, wish)
+    def stop(self, request: Request) -> None:
+        self._request = max(self._request, request)
 
     def close(self) -> None:
         """Wait for the attempts that are left, and kill those that do not end."""
         wait(self._attempts.values(), GRACE_SECONDS)
-        self.stop(Wish.KILL)
+        self.stop(Request.KILL)
         self._threads.shutdown()
 
 
-def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) -> AttemptEnd:
+def supervise(job: Job, place: Place, start: Start, request: Callable[[], Request]) -> AttemptEnd:
     """Carry out the next attempt at a run, and publish the run if it has ended.
 
-    ``wish`` is called several times a second.
+    ``request`` is called several times a second.
     """
     stem = job.root / job.name
-    notes = _end_orphan(locate(stem), wish)
+    notes = _end_orphan(locate(stem), request)
     if (published := _publish(locate(stem), job.root, job.name, "ended early")) is not None:
         return published  # its supervisor was killed before it could
-    if wish():
+    if request():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
     try:
         begun = _begin(job, place, start, notes)
@@ -123,11 +123,11 @@ def supervise(job: Job, place: Place, start: Start, wish: Callable[[], Wish]) ->
         return _blocked(str(error))
     if begun is None:
         return AttemptEnd(state=RunState.STOPPED, text="another driver was first")
-    end = _end(job, begun, _wait(begun, wish))
+    end = _end(job, begun, _wait(begun, request))
     return replace(end, text="; ".join([end.text, *notes]))
 
 
-def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
+def _end_orphan(directory: Path, request: Callable[[], Request]) -> list[str]:
     """End the process that an earlier attempt may have left here; notes for the user.
 
     It ends by itself after a checkpoint, as its driver is gone; a signal would be the second, which
@@ -138,7 +138,7 @@ def _end_orphan(directory: Path, wish: Callable[[], Wish]) -> list[str]:
     if not is_running(name):
         return []
     _signal_orphan(directory, name, signal.SIGCONT)  # a paused process would not notice
-    while is_running(name) and wish() < Wish.KILL:
+    while is_running(name) and request() < Request.KILL:
         if time.monotonic() > deadline and not _signal_orphan(directory, name, signal.SIGKILL):
             return []
         time.sleep(_POLL_SECONDS)
@@ -244,25 +244,25 @@ def _others(job: Job, directory: Path) -> Iterator[Path]:
         yield collection.run(name).files
 
 
-def _wait(begun: _Begun, wish: Callable[[], Wish]) -> Wish:
-    """Wait for the end of the process, and pass the driver's wish on; the last one that was.
+def _wait(begun: _Begun, request: Callable[[], Request]) -> Request:
+    """Wait for the process, pass on what the driver asks, and return its last request.
 
     The driver ends a trial early by leaving the step in its directory.
     """
-    sent = Wish.CONTINUE
+    sent = Request.CONTINUE
     while begun.process.poll() is None:
-        wanted = wish()
+        wanted = request()
         if not sent and (begun.directory / PRUNED_FILE).exists():
-            wanted = max(wanted, Wish.STOP)
+            wanted = max(wanted, Request.STOP)
         if wanted > sent:
             sent = wanted
-            number = signal.SIGKILL if wanted == Wish.KILL else signal.SIGTERM
+            number = signal.SIGKILL if wanted == Request.KILL else signal.SIGTERM
             signal_group(begun.process.pid, number)
         time.sleep(_POLL_SECONDS)
     return sent
 
 
-def _end(job: Job, begun: _Begun, sent: Wish) -> AttemptEnd:
+def _end(job: Job, begun: _Begun, sent: Request) -> AttemptEnd:
     """Publish the run if its process has ended it; else record why not."""
     directory, code = begun.directory, begun.process.poll()
     assert code is not None

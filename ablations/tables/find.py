@@ -45,7 +45,7 @@ Declared = TypeVar("Declared", bound=Declaration)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class Selection:
     """The runs of a table that a command is for; the fields' docstrings are the options' help."""
 
     scale: str | None = None

@@ -19,7 +19,7 @@ from ablations.runs.options import Places
 from ablations.runs.reuse import set_aside_stale
 from ablations.status.status import DirectoryReader
 from ablations.status.view import block
-from ablations.tables.find import Wanted, load_table
+from ablations.tables.find import Selection, load_table
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.ownership import claim
@@ -57,7 +57,7 @@ TABLE = Table(
     scales=(TINY,),
 )
 """
-WANTED = Wanted(scale="tiny")
+WANTED = Selection(scale="tiny")
 LINE = (
     "source changed since: own, other: a file that their runs had imported; "
     "run … --again own,other trains them anew"
@@ -82,7 +82,7 @@ def write(folder: Path, width: int) -> Path:
 
 def said(file: Path, root: Path) -> list[str]:
     """The lines of plan, status and report, in this order, that say so."""
-    wanted = Wanted(scale="tiny", directory=root)
+    wanted = Selection(scale="tiny", directory=root)
     cost = plan_table(str(file), wanted, device="H100", devices=None, places=Places())
     console = Console(record=True, width=300)
     console.print(block(DirectoryReader(root).read()))

@@ -16,7 +16,7 @@ import pytest
 
 from ablations.files import check_name
 from ablations.runs.lock import WHOLE, Shard, lock_runs
-from ablations.tables.find import Wanted, load_table, parse_seeds
+from ablations.tables.find import Selection, load_table, parse_seeds
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.collection import Collection
@@ -154,7 +154,7 @@ def test_shards_of_unlike_machines_that_start_together_share_a_precision(
     settings = {**TINY.settings, "precision": "auto"}  # which is fp32 on this machine
     scales = (replace(TINY, settings=settings),)
     monkeypatch.setattr("tests.ablations.samples.SMALL_TABLE", replace(SMALL_TABLE, scales=scales))
-    other, _ = Wanted(scale="tiny").plan(load_table("pair.py"))
+    other, _ = Selection(scale="tiny").plan(load_table("pair.py"))
     other = replace(other, base=override(other.base, precision="bf16"))
 
     @contextmanager

@@ -14,7 +14,7 @@ import torch
 
 from ablations.tables.step_times import load_step_times
 from bench import common, decode, train
-from bench.common import SIZES, Figures
+from bench.common import SIZES, Numbers
 from bench.decode import measure_decoding
 from bench.driver import measure_driver
 from bench.kernels import profile_training
@@ -29,7 +29,7 @@ from transformer.config import ModelConfig
 
 SMALL = ModelConfig(num_layers=1, d_model=14, d_ff=22, num_heads=2, d_k=7, d_v=7)
 CAPTIONS = Workload(text="multi30k", vocab_size=97, tokens_per_batch=300)
-MEASURED: dict[str, Callable[..., Figures]] = {
+MEASURED: dict[str, Callable[..., Numbers]] = {
     "train": measure_training,
     "decode": measure_decoding,
     "kernels": profile_training,

@@ -18,7 +18,7 @@ from ablations.costs.estimate import TableCost, checkpoint_bytes, describe_cost,
 from ablations.costs.speed import Timing, nominal_speed, predict, until_the_last
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
-from ablations.tables.find import Wanted, load_table
+from ablations.tables.find import Selection, load_table
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell
@@ -41,11 +41,11 @@ RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 def plan(table: str = "table3", scale: str = "paper", **words: Any) -> TableCost:
     places = {name: words.pop(name) for name in dataclasses.asdict(Places()) if name in words}
     where = {name: words.pop(name, None) for name in ("device", "devices")}
-    return plan_table(table, Wanted(scale=scale, **words), **where, places=Places(**places))
+    return plan_table(table, Selection(scale=scale, **words), **where, places=Places(**places))
 
 
 def claim_pair(root: Path, seeds: str) -> None:
-    wanted = Wanted(scale="tiny", seeds=seeds, rows="base,narrow")
+    wanted = Selection(scale="tiny", seeds=seeds, rows="base,narrow")
     claim_plan(root, wanted.plan(load_table("pair.py"))[0])
 
 

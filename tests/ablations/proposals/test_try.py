@@ -19,7 +19,7 @@ from ablations.proposals import desk
 from ablations.proposals.ledger import Ledger, Tried
 from ablations.runs.options import Options
 from ablations.tables.decoding import TABLE as DECODING
-from ablations.tables.find import Wanted
+from ablations.tables.find import Selection
 from ablations.tables.plan import load_plan, settle_plan
 from experiments.records.ownership import identity
 from experiments.records.progress import RunState
@@ -344,7 +344,7 @@ def test_a_proposal_of_that_number_must_be_there(out: Path, ask: Any, call: Call
 
 
 def test_the_base_at_small_is_trained_as_the_rows_of_decoding_are(tmp_path: Path) -> None:
-    plan, _ = Wanted(scale="small", rows="average-1").plan(DECODING)
+    plan, _ = Selection(scale="small", rows="average-1").plan(DECODING)
     settled = settle_plan(tmp_path, plan)
     ours = desk.Desk(tmp_path, "small", Options()).plan.configs["base"]
     assert identity(settled.configs["average-1"]) == identity(ours)

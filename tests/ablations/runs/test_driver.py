@@ -34,7 +34,7 @@ from ablations.runs.study import Study
 from ablations.runs.supervise import (
     AttemptEnd,
     LocalExecutor,
-    Wish,
+    Request,
     _end_orphan,
     _publish,
     supervise,
@@ -388,7 +388,7 @@ def test_an_orphan_is_left_to_end_by_itself_after_its_checkpoint(tmp_path: Path)
     (tmp_path / ".process").write_text(name_of(orphan.pid))
     ended = threading.Thread(target=orphan.wait)
     ended.start()
-    notes = _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    notes = _end_orphan(tmp_path, lambda: Request.CONTINUE)
     assert notes == ["the process of an earlier attempt was ended first"]
     ended.join()
     assert orphan.returncode == 0
@@ -406,7 +406,7 @@ def test_an_orphan_that_takes_too_long_is_killed_and_one_that_is_paused_goes_on(
         orphan.send_signal(signal.SIGSTOP)
     (tmp_path / ".process").write_text(name_of(orphan.pid))
     begun = time.monotonic()
-    assert _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    assert _end_orphan(tmp_path, lambda: Request.CONTINUE)
     assert orphan.wait() == (0 if paused else -signal.SIGKILL)
     assert time.monotonic() - begun < 20
 
@@ -453,7 +453,7 @@ def test_only_a_process_of_this_directory_is_killed_whatever_its_file_says(
     (tmp_path / ".process").write_text(name_of(orphan.pid))
     ended = threading.Thread(target=orphan.wait)
     ended.start()
-    said = _end_orphan(tmp_path, lambda: Wish.CONTINUE)
+    said = _end_orphan(tmp_path, lambda: Request.CONTINUE)
     assert len(said) == is_of_this_directory and (orphan.poll() is None) != is_of_this_directory
     orphan.kill()
     ended.join()
@@ -512,7 +512,7 @@ class Validating:
         end = AttemptEnd(state=RunState.PRUNED, text="ended", ended=read_run(stem))
         return [(self._job.name, end)]
 
-    def stop(self, wish: Wish) -> None: ...
+    def stop(self, request: Request) -> None: ...
     def close(self) -> None: ...
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from ablations.runs.options import Options
 from ablations.runs.process import Job
-from ablations.runs.supervise import Wish
+from ablations.runs.supervise import Request
 from experiments.records.attempt import read_attempt
 from experiments.records.progress import GRACE_SECONDS, RunState, read_progress
 from tests.ablations.samples import prepare_stand_ins, small_plan, start_stand_in
@@ -185,7 +185,7 @@ def test_the_driver_leaves_the_cluster_only_after_its_last_attempts(
     ray = FakeRay({"CPU": 2.0})
     executor = ray.install(monkeypatch, Options(), threads=1)
     start_all(executor, tmp_path)
-    executor.stop(Wish.STOP)
+    executor.stop(Request.STOP)
     executor.close()
     assert ray.happened == ["stopped one", "stopped one", "waited for 2", "left"]
 

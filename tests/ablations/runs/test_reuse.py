@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations.runs.reuse import Earlier
-from ablations.tables.find import TABLES, Wanted
+from ablations.tables.find import TABLES, Selection
 from ablations.tables.plan import load_plan
 from tests.ablations.samples import Call, prepare_stand_ins, started
 
@@ -24,7 +24,7 @@ COMMITTED = sorted(
 def test_each_committed_run_is_one_of_its_table(name: str) -> None:
     """Also those of classes that have moved since."""
     committed = load_plan(RESULTS / name)
-    plan, _ = Wanted(scale=committed.scale).plan(TABLES[committed.table])
+    plan, _ = Selection(scale=committed.scale).plan(TABLES[committed.table])
     plan = replace(plan, base=replace(plan.base, training=committed.base.training))
     grown = Earlier(RESULTS / name, plan).add_seeds(plan)
     assert {*committed.cells} <= {*grown.cells}

@@ -15,7 +15,7 @@ from ablations.folder import TableFolder
 from ablations.runs.options import Places
 from ablations.runs.shared import has_training, take_training
 from ablations.status.status import _only_scored
-from ablations.tables.find import Wanted
+from ablations.tables.find import Selection
 from ablations.tables.plan import load_plan
 from experiments.records.experiment import load_experiment
 from experiments.records.run import read_run
@@ -166,7 +166,7 @@ def test_without_hard_links_a_training_is_copied(
 
 
 def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call) -> None:
-    wanted = Wanted(scale="tiny", seeds="1,2", directory=out)
+    wanted = Selection(scale="tiny", seeds="1,2", directory=out)
     found = plan_table(str(mine), wanted, device="H100", devices=1, places=Places())
     base, beam, free, average = found.rows
     assert beam.flops == average.flops == beam.disk_bytes == 0 < free.flops
