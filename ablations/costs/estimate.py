@@ -129,10 +129,10 @@ def plan_table(
     if plan.tune is None:
         return estimate(plan, root)
     tuning = estimate(plan_candidates(plan), root / TUNING)
-    chosen = {row.name: row for row in tuned_plan(plan, root).rows}
-    # Those that are not tuned yet will cost as much.
-    rows = tuple(replace(chosen[row.name], seeds=row.seeds) for row in plan.rows)
-    return replace(estimate(replace(tuned_plan(plan, root), rows=rows), root), tuning=tuning)
+    tuned, seeds = tuned_plan(plan, root), {row.name: row.seeds for row in plan.rows}
+    # Rows that are not tuned yet will cost as much.
+    rows = tuple(replace(row, seeds=seeds[row.name]) for row in tuned.rows)
+    return replace(estimate(replace(tuned, rows=rows), root), tuning=tuning)
 
 
 def _estimate(
@@ -143,6 +143,7 @@ def _estimate(
     devices: int | None,
     places: Places,
 ) -> TableCost:
+    """Estimate one plan, whose runs are in ``root``."""
     ranks = places.devices_per_trial
     if devices is not None and ranks > devices:
         raise InputError(

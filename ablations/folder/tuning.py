@@ -15,7 +15,9 @@ from transformer.formats import MISSING
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The final perplexity of a row by factor of its learning rate, infinite where it diverged."""
+    """The final perplexity of a row by factor of its learning rate, infinite for any that is not
+    finite.
+    """
 
     tune: Tune
     perplexities: Mapping[float, float]
@@ -78,8 +80,8 @@ def choose(plan: Plan, candidates: Iterable[Run]) -> dict[str, Tuned]:
         for factor in sorted({*plan.tune.factors, *plan.tune.beyond}):
             run = runs.get(candidate(row.name, factor))
             if run is not None and run.result is not None:
-                diverged = run.result.has_diverged
-                perplexities[factor] = math.inf if diverged else run.result.perplexity
+                value = run.result.perplexity
+                perplexities[factor] = value if math.isfinite(value) else math.inf
             elif run is not None or factor in plan.tune.factors:
                 is_complete = False
         if is_complete:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -9,11 +10,20 @@ from pathlib import Path
 import pytest
 
 from ablations.folder import TableFolder
-from ablations.folder.tuning import Tuned
+from ablations.folder.tuning import Tuned, candidate, choose
 from ablations.tables.find import TABLES
-from ablations.tables.plan import load_plan
+from ablations.tables.plan import load_plan, make_plan
+from ablations.tables.table import Cell
 from ablations.tables.tune import Tune
-from tests.ablations.samples import Call, prepare_stand_ins, started
+from experiments.records.run import Run
+from tests.ablations.samples import (
+    SMALL_TABLE,
+    TINY,
+    Call,
+    prepare_stand_ins,
+    result,
+    started,
+)
 from transformer.errors import InputError
 
 RUN = "run mine.py --scale tiny --workers 1 --directory out --log none"
@@ -146,6 +156,19 @@ def test_one_factor_more_is_tried_at_an_edge(
 ) -> None:
     tuned = Tuned(Tune(factors=(0.5, 1.0, 2.0)), perplexities)
     assert (tuned.factor, tuned.beyond) == (factor, beyond)
+
+
+def test_where_all_end_on_a_plateau_the_lowest_is_chosen() -> None:
+    table = dataclasses.replace(SMALL_TABLE, tune=Tune(factors=(0.5, 1.0, 2.0)))
+    plan = make_plan(table, TINY, table.rows[:1], (2,))
+    runs: list[Run] = []
+    for factor, perplexity in {0.5: 90.0, 1.0: 85.0, 2.0: 95.0, 4.0: 80.0}.items():
+        cell = Cell(candidate("base", factor), 1)
+        found = dataclasses.replace(result(cell, perplexity), unigram_perplexity=100.0)
+        assert found.has_diverged
+        runs.append(Run(name=str(cell), directory=Path(), result=found))
+    assert choose(plan, runs[:3])["base"].factor == 1.0
+    assert choose(plan, runs)["base"].factor == 4.0
 
 
 def test_the_tuned_tables_of_the_project() -> None:
