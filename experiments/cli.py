@@ -39,11 +39,13 @@ PROGRAM = Program(
 command = PROGRAM.command
 
 Name = Annotated[str, Parameter(help="a name that list prints, files:FOLDER, or a file")]
-VocabSize = Annotated[int | None, Parameter(help="word-pieces [default: the experiment's]")]
+VocabSize = Annotated[
+    int | None, Parameter(help="number of word-pieces [default: the experiment's]")
+]
 Like = Annotated[
     str | None,
     Parameter(
-        help="for text of your own: a name of list, whose settings to take [default: by the amount "
+        help="for text of your own, the experiment whose settings to take [default: by the amount "
         "of text]"
     ),
 ]
@@ -55,7 +57,8 @@ Settings = Annotated[
 ]
 Run = Annotated[Path, Parameter(help="the directory of a run, or safetensors")]
 Average = Annotated[
-    int | None, Parameter(help="last checkpoints to average [default: the experiment's]")
+    int | None,
+    Parameter(help="how many of the last checkpoints to average [default: the experiment's]"),
 ]
 Decoding = Annotated[DecodingOptions, FLAT]
 # As CTranslate2 names them.
@@ -92,7 +95,7 @@ def _say_sizes(name: str, experiment: Experiment) -> None:
 def list_() -> None:
     """Print the experiments that can be named.
 
-    These are the project's own and the best of searches in runs/; files:FOLDER, treebank:FOLDER
+    These are the built-in ones and the best of each search in runs/; files:FOLDER, treebank:FOLDER
     and files stand for text, trees and experiments of your own.
     """
     for name, experiment in EXPERIMENTS.items():
@@ -203,12 +206,12 @@ def train(
     and written to result.json in that directory.
 
     Args:
-        directory: of the run [default: runs/NAME-seedN]
-        seed: of all random choices [default: the experiment's]
-        devices: GPUs, or processes if there is no GPU [default: 1, or as torchrun says]
-        accumulate: gradient-accumulation steps
-        keep_checkpoints: keep them whole, with Adam's moments [default: after scoring, the weights
-            that were scored]
+        directory: where the run is written [default: runs/NAME-seedN]
+        seed: seed of all random choices [default: the experiment's]
+        devices: number of GPUs, or of processes if there is no GPU [default: 1, or torchrun's]
+        accumulate: gradient-accumulation steps per optimiser step
+        keep_checkpoints: keep whole checkpoints, with Adam's moments [default: once the run is
+            scored, keep only the weights that were scored]
         checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
     """
     trust(*variant)
@@ -270,10 +273,10 @@ def evaluate(
     Prints BLEU and chrF with their signatures, and perplexity; of a parser, F1.
 
     Args:
-        split: valid, test, or a set of sacreBLEU [default: valid]
-        source: lines to translate [default: the split's]
-        reference: their translations [default: the split's]
-        output: file for the translations [default: none]
+        split: valid, test, or a set that sacreBLEU knows, such as wmt14 [default: valid]
+        source: file with the lines to translate [default: the split's]
+        reference: file with their translations [default: the split's]
+        output: file to write the translations to [default: none]
     """
     from experiments.evaluate.scoring import evaluate_run
 
@@ -291,8 +294,8 @@ def compare(first: Path, second: Path, /, *, split: Literal["valid", "test"] = "
 
     Args:
         first: the directory of a run
-        second: that of another
-        split: of the corpus of both
+        second: the directory of another run
+        split: the split whose translations are compared
     """
     from experiments.evaluate.significance import compare_runs
     from experiments.records.run import read_run
@@ -341,15 +344,15 @@ def attention(
     """Draw what the heads of a run attend to in a sentence.
 
     An HTML page shows all layers and heads, and the lines of each word; SVG, PDF and PNG show the
-    heads that are given, as the paper's figures 3 to 5 do. The weights of a word-piece in the
-    decoder are those with which it is written.
+    heads that are given, as the paper's figures 3 to 5 do. In the decoder, a word-piece has the
+    weights with which the model wrote it.
 
     Args:
         sentence: one sentence of the source language, in quotes
         translation: its translation [default: the run's own]
-        kind: self-attention of encoder or decoder, or from decoder to encoder
-        layer: from 1 [default: the last]
-        heads: from 1, such as 1,5 [default: all]
+        kind: self-attention of the encoder or the decoder, or cross-attention
+        layer: the layer to draw, counted from 1 [default: the last]
+        heads: the heads to draw, counted from 1, such as 1,5 [default: all]
         words: join word-pieces to words
         output: file that ends in .html, .svg, .pdf or .png [default: DIRECTORY/attention.html]
     """
@@ -381,7 +384,7 @@ def export(
 
     Args:
         format: hf is a folder that transformers loads
-        quantization: of CTranslate2's weights [default: float32]
+        quantization: the type of CTranslate2's weights [default: float32]
         output: folder to write [default: DIRECTORY/FORMAT]
         check: translate N lines with the export and with torch and compare [default: no check]
     """

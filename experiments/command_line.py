@@ -1,4 +1,4 @@
-"""Common parts of the command lines."""
+"""Parts that both command lines share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAD_INPUT = 2
 # A full disk, too many open files, a long name, missing permissions: these are not bugs of ours.
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
-# Something else is in a file's or a folder's place.
+# Something else is where a file or a folder should be.
 _IN_PLACE = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO)
 _ENVIRONMENT = (*_EXHAUSTED, errno.ENAMETOOLONG, *_DENIED, *_IN_PLACE)
 _LESS_MEMORY = "free some, or take a smaller model, batch or beam"
@@ -44,15 +44,15 @@ Compile = Annotated[
         help="fuse operations with torch.compile [default: on one GPU, where it is faster]",
     ),
 ]
-Log = Annotated[AnyLog, Parameter(help="what logs the metrics")]
+Log = Annotated[AnyLog, Parameter(help="where metrics are logged, besides metrics.csv")]
 Variants = Annotated[
     tuple[Path, ...],
-    Parameter(name="--variant", help="FILE that defines a variant of the model; may be repeated"),
+    Parameter(name="--variant", help="FILE with a model or method of your own; may be repeated"),
 ]
 
 
 class Program:
-    """The command line of a package: functions, whose signatures and docstrings declare it."""
+    """The command line of a package, declared by its functions' signatures and docstrings."""
 
     def __init__(self, package: str, description: str, *examples: str) -> None:
         is_script = Path(sys.argv[0]).name == package
@@ -77,7 +77,7 @@ class Program:
     def command(self, *examples: str) -> Callable[[Function], Function]:
         """Make the decorated function a command; it returns the exit code, or None for 0.
 
-        Imports of torch, lightning, optuna or wandb belong into the function, so that ``--help``
+        Imports of torch, lightning, optuna or wandb belong inside the function, so that ``--help``
         and quick commands need not wait for them.
         """
 
@@ -116,9 +116,10 @@ class Program:
         except (InputError, OSError) as error:
             if not is_bad_input(error):
                 raise
-            denied = isinstance(error, OSError) and error.errno in _DENIED
-            remedy = ": check whose it is, or choose a place that you may write to"
-            _complain(f"{self.name}: error: {error}{remedy * denied}")
+            line = f"{self.name}: error: {error}"
+            if isinstance(error, OSError) and error.errno in _DENIED:
+                line += ": check whose it is, or choose a place that you may write to"
+            _complain(line)
             return BAD_INPUT
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
@@ -129,18 +130,18 @@ _WITH_POINT = re.compile(r"[+-]?(\d*\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+)", re.IGNOREC
 
 
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
-    """As cyclopts does, but 1.5 and 2e-1 are no whole numbers, and an empty path is no folder."""
+    """Convert as cyclopts does, but refuse 1.5 and 2e-1 as whole numbers, and an empty path."""
     kinds = (kind, *get_args(kind))
     for token in tokens:
         if int in kinds and _WITH_POINT.fullmatch(token.value):  # which cyclopts would round
-            raise ValueError(f"{token.value} is no whole number")
+            raise ValueError(f"{token.value} is not a whole number")
         if Path in kinds and not token.value:
             raise ValueError("a path is empty")
     return convert(kind, tokens)
 
 
 def _shown(default: Any) -> Any:
-    """The default in the help, where there is one to see."""
+    """The default as the help shows it; None for one that is False or empty."""
     return None if default is False or default in ((), "") else default
 
 
@@ -160,8 +161,8 @@ def is_bad_input(error: Exception) -> bool:
 
 
 def prepare_streams() -> None:
-    """Open the standard streams that the caller closed, print ``?`` for what a terminal cannot
-    show, and warnings without the file and the line that gave them.
+    """Open the standard streams that the caller closed; print ``?`` for characters that a terminal
+    cannot show, and warnings without their place in the code.
     """
     for number in range(3):
         try:

@@ -1,4 +1,4 @@
-"""Devices of a run; torch is imported inside functions."""
+"""The devices of a run; torch is imported inside functions."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _PEAK_TFLOPS: dict[str, tuple[float, float | None]] = {
 _OUT_OF_MEMORY = ("out of memory", "an't allocate memory", "annot allocate memory", "ALLOC_FAILED")
 
 
-MOST = 100_000  # of anything that is counted: beyond it a number is a typing error
-_MOST_PER_UNIT = 64  # processes, or runs, on a core or a GPU
+MOST = 100_000  # the largest count of anything; a larger one is a typing error
+_MOST_PER_UNIT = 64  # processes, or runs, on one core or GPU
 
 
 def check_count(option: str, count: int, units: int) -> None:
     """Check that ``units`` cores or GPUs can take as many processes as the option asks for."""
     most = min(MOST, _MOST_PER_UNIT * units)
     if count > most:
-        raise InputError(f"{option} is {count}, but may be at most {most:,} for what there is here")
+        raise InputError(f"{option} is {count}, but may be at most {most:,} on this machine")
 
 
 def check_parts(accumulate: int, devices: int, tokens: int) -> None:
@@ -62,8 +62,8 @@ def check_parts(accumulate: int, devices: int, tokens: int) -> None:
     most = tokens // devices
     if not 1 <= accumulate <= most:
         raise InputError(
-            f"accumulate is {accumulate}, but must be at least 1, and at most {most:,} for a batch "
-            "to have a token for each part"
+            f"accumulate is {accumulate}, but must be at least 1 and at most {most:,}, so that "
+            "each part of a batch has a token"
         )
 
 
@@ -93,7 +93,7 @@ def launched_world() -> World | None:
 
 
 def find_world(devices: int | None) -> World:
-    """The processes of a run on ``devices`` of this machine; None takes ``torchrun``'s, or one."""
+    """The processes of a run on ``devices`` of this machine; None means ``torchrun``'s, or one."""
     import torch
 
     launched = launched_world()
@@ -166,7 +166,9 @@ class OutOfMemoryError(InputError):
 
 @contextmanager
 def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[None]:
-    """Raise an OutOfMemoryError, with where and advice, for those of Python, torch and CUDA."""
+    """Turn the out-of-memory errors of Python, torch and CUDA into an OutOfMemoryError that says
+    where it was and gives advice.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
@@ -179,7 +181,7 @@ def explain_out_of_memory(where: Callable[[], str], advice: str) -> Generator[No
 def faster_precision(d_model: int) -> Precision:
     """The precision that ``auto`` chooses on this machine for a model of this width.
 
-    A process of its own looks at the GPU, because it keeps memory there until it ends.
+    A separate process looks at the GPU, because it keeps memory there until it ends.
     """
     command = [sys.executable, "-m", __spec__.name, str(d_model)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -42,7 +42,7 @@ class Display:
         if not self._is_first:
             return
         now = time.monotonic()
-        left = self._show(progress.step, _figures(progress)) if self._show else None
+        left = self._show(progress.step, _numbers(progress)) if self._show else None
         if now - self._written >= _FILE_SECONDS or progress.step >= progress.max_steps:
             self._written = now
             known = [x for x in (left, progress.seconds_left) if x is not None]
@@ -59,7 +59,7 @@ class Display:
         self._stage.close()
 
 
-def _figures(progress: Progress) -> str:
+def _numbers(progress: Progress) -> str:
     found = f"  {progress.step:,} of {progress.max_steps:,}"
     if progress.loss is not None:
         found += f"  loss {progress.loss:.3f}"

@@ -72,14 +72,14 @@ from transformer.training.module import TransformerModule
 from transformer.training.optimizer import NonFiniteError
 from transformer.variant import classes_of
 
-# What gloo and NCCL say when the other end of a connection is gone.
+# What gloo and NCCL report when the other end of a connection is gone.
 _OF_LOST_RANKS = ("closed by peer", "reset by peer", "pair closure", "remote process exited")
 _NOTICING_SECONDS = 10.0
 _SMALLER_MODEL = "choose a smaller d_model, d_ff, num_layers or vocabulary"
 _BYTES_KEPT = 16  # for each weight: itself, its gradient and Adam's two moments, in fp32
 _SMALLER_STEPS = (
-    "divide each step into more parts (--accumulate), share it among more devices (--devices, of a "
-    "table --devices-per-trial), or set fewer tokens_per_batch"
+    "take more gradient-accumulation steps (--accumulate), use more devices (--devices, for a "
+    "table --devices-per-trial), or set a smaller tokens_per_batch"
 )
 
 
@@ -100,13 +100,13 @@ def run(
     Of several ranks only the first scores; the others return None as soon as training is over.
 
     Args:
-        devices: GPUs, or processes on the CPU if there is none; None takes ``torchrun``'s, or one
-        accumulate: parts of each device's share of a batch, to hold one at a time: one device with
-            eight takes the same steps as eight devices with one, up to rounding
+        devices: GPUs, or processes on the CPU if there is none; None means ``torchrun``'s, or one
+        accumulate: gradient-accumulation steps: one device with eight of them takes the same
+            optimiser steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
-        fenced: another attempt may take the run over by renaming ``directory``; it exists already
-            and is not made again, so that whatever this process writes after that fails
-        checkpoints: how many of the last to keep, if not more are averaged
+        fenced: another attempt may take the run over by renaming ``directory``, which must exist;
+            it is not created again, so that whatever this process writes after that fails
+        checkpoints: the least number of the last checkpoints to keep, even if fewer are averaged
         keep_checkpoints: False keeps, once a run is scored after its last configured step, only the
             weights of the checkpoints that were averaged
 
@@ -160,7 +160,7 @@ def _earlier_result(experiment: Experiment, directory: Path, limits: Limits) -> 
     """The result of a run that is at its end; None if something is left to do.
 
     Raises:
-        NonFiniteError: if it ended as training diverged
+        NonFiniteError: if it ended because training diverged
     """
     result = load_result(directory)
     if result is None or not limits.reached(result, experiment.config.training.max_steps):
@@ -189,7 +189,7 @@ def _record_place(experiment: Experiment, directory: Path, result: Result) -> Re
 
 
 def _prepare(experiment: Experiment, directory: Path, display: Display) -> TranslationDataModule:
-    """Prepare the data; if it is not refused, record it and the experiment in the directory."""
+    """Prepare the data and, unless it is refused, record it and the experiment in the directory."""
     display.start(RunState.PREPARE)
     data = TranslationDataModule(experiment.config, recorded_data(directory))
     corpus = data.corpus
@@ -202,7 +202,7 @@ def _prepare(experiment: Experiment, directory: Path, display: Display) -> Trans
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """How a training is computed and where it ends; the fields are arguments of :func:`run`."""
+    """Where training runs and where it ends; the fields are arguments of :func:`run`."""
 
     world: World
     accumulate: int
@@ -221,7 +221,7 @@ def _train(
     """Train to the end; :mod:`experiments.callbacks` says why Lightning's own parts are off.
 
     Returns:
-        with the error if training diverged
+        The trainer, the clock, and the error if training diverged.
     """
     quieten_lightning()
     config = experiment.config.training
@@ -294,9 +294,9 @@ def _fit(
 
 def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | None]:
     """The step and the checkpoint at which training begins; 0 and None for a new run."""
-    with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more"):
+    with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more memory"):
         found = newest_sound(directory) or (0, None)
-        # All of them, as those that are not continued may be averaged in the end.
+        # Check all of them: even those that training does not continue from may be averaged.
         check_trainings((path for _, path in step_checkpoints(directory)), experiment.config)
     return found
 
@@ -310,14 +310,14 @@ def _make_module(experiment: Experiment) -> TransformerModule:
 
 
 class _Ranks(DDPStrategy):
-    """Ends the run with a line when a process of it is killed, also where the others would wait for
-    it; Lightning would kill them without a word.
+    """Ends the run with one line when one of its processes is killed, even if the others are
+    waiting for it; Lightning would kill them silently.
     """
 
     def setup_environment(self) -> None:
         started = getattr(self.launcher, "procs", [])
         threading.Thread(target=_watch, args=([*started],), daemon=True).start()
-        started.clear()  # which Lightning watches
+        started.clear()  # Lightning watches this list
         if is_first_rank():
             os.environ.pop(STARTER, None)  # the others have it
         super().setup_environment()
@@ -338,8 +338,8 @@ def _watch(started: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _distributed(config: Config) -> DDPStrategy:
-    # Gradients live in the buffers that are reduced, instead of being copied to and fro. A variant
-    # or a method may have weights that a step does not use, as of a layer that is left out.
+    # Gradients live in the buffers that are reduced, instead of being copied back and forth. In a
+    # variant or a method a step may not use all weights, as when it skips a layer.
     is_variant = config.model.model is not None or config.training.method is not None
     if is_first_rank():
         os.environ[STARTER] = str(os.getpid())
@@ -348,7 +348,7 @@ def _distributed(config: Config) -> DDPStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended and a line that says why; for a signal, its number and the last step."""
+    """How a run ended, and a line that says why; for a signal, its number and the last step too."""
 
     state: RunState
     message: str = ""
@@ -357,7 +357,7 @@ class Outcome:
 
 
 def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome:
-    """Call :func:`run` and turn all early ends but bad input into an outcome."""
+    """Call :func:`run`, and turn every early end except bad input into an outcome."""
     try:
         run(experiment, directory, **settings)
     except StoppedError as error:

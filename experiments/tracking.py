@@ -1,4 +1,4 @@
-"""W&B, offline unless asked for more, or TensorBoard."""
+"""Track runs with W&B, by default offline, or with TensorBoard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from transformer.files import within, write_atomically
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-# The step of a figure, as Lightning names it.
+# Lightning's name for the step of a metric.
 STEP = "trainer/global_step"
 _PROBE_SECONDS = 3
 _INIT_SECONDS = 10
@@ -97,7 +97,7 @@ class Tracking:
             self._run = None
             _abandon()
             warnings.warn(
-                f"W&B fails, so it gets no more of this run: {one_line(error)}", stacklevel=2
+                f"W&B failed, so it gets no more of this run: {one_line(error)}", stacklevel=2
             )
 
 
@@ -212,7 +212,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
 
 
 def set_up(mode: str) -> Any:
-    """Start W&B's library and its service; they send nothing if ``mode`` is offline.
+    """Start W&B's library and its service; if ``mode`` is offline, they send nothing.
 
     Their settings come from the environment and the user's own file. W&B would also read
     ``wandb/settings`` in the working directory, which may be somebody else's, and send the user's
@@ -229,7 +229,7 @@ def set_up(mode: str) -> Any:
 
 
 def _abandon() -> None:
-    """End W&B's service, which keeps the run's id in use, and what it does at imports and exit."""
+    """End W&B's service, which keeps the run's id in use, and its hooks at import and exit."""
     import wandb
 
     with suppress(Exception, SystemExit):

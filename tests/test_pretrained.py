@@ -65,10 +65,10 @@ def test_layers_that_share_their_weights_are_written(tmp_path: Path) -> None:
 def test_what_cannot_be_loaded_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"is no export: .*config\.json"):
+    with pytest.raises(InputError, match=r"is not an export: .*config\.json"):
         load_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"add_source_eos": true}')
-    with pytest.raises(InputError, match=r"is no export: .*config\.json"):
+    with pytest.raises(InputError, match=r"is not an export: .*config\.json"):
         load_pretrained(tmp_path)
     exported(tmp_path)
     other = dataclasses.replace(TINY_MODEL, d_ff=19)

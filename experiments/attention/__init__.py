@@ -1,1 +1,1 @@
-"""The attention of heads, in figures and a page."""
+"""Attention weights of heads, as plots and as a page."""

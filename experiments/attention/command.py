@@ -1,7 +1,7 @@
-"""Draw a sentence's attention, as figure or page.
+"""Draw the attention for one sentence, as plot or page.
 
-The page's script draws its lines itself. Vega-Lite cannot make words and heads that the keyboard
-reaches, and would add 0.9 MB.
+The page draws its lines with a script of its own: Vega-Lite cannot make words and heads that the
+keyboard reaches, and would add 0.9 MB.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from transformer.files import check_output, check_plain, write_output
 
 _ENDINGS = (".html", ".svg", ".pdf", ".png")
 _TEMPLATES = Path(__file__).parent / "templates"
-# Weights are written in the page as whole numbers of this, which keeps it small.
-_PARTS = 1_000
+# The page has each weight as a whole number of thousandths, which keeps it small.
+_THOUSAND = 1_000
 
 
 def show_attention(
@@ -94,10 +94,10 @@ def _parse_heads(text: str | None, num_heads: int) -> Sequence[int]:
 def attention_page(
     found: Mapping[Kind, Attention], *, run: str, kind: Kind, layer: int, heads: Sequence[int]
 ) -> str:
-    """The page of a sentence's weights.
+    """Render the page with a sentence's attention weights.
 
     Args:
-        run: its name
+        run: the name of the run, for the title
         kind, layer, heads: what the page shows first
     """
     environment = Environment(
@@ -122,7 +122,7 @@ def attention_page(
                 "reading": READING[kind],
                 "queries": attention.queries,
                 "keys": attention.keys,
-                "weights": (attention.weights * _PARTS).round().int().tolist(),
+                "weights": (attention.weights * _THOUSAND).round().int().tolist(),
             }
             for kind, attention in found.items()
         },

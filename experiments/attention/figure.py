@@ -12,7 +12,7 @@ from experiments.figures.style import COLOURS, GREY, Spec, figure
 from transformer.data.vocabulary import SPACE_SYMBOL
 from transformer.evaluation.attention_weights import Attention, Kind
 
-# One for each head, from the first again where there are more heads.
+# One colour for each head; if there are more heads, they repeat.
 HEAD_COLOURS = (*COLOURS, "#882255", "#808000", "#44AA99", GREY)
 NAMES: dict[Kind, str] = {
     "encoder": "Encoder self-attention",
@@ -26,26 +26,26 @@ READING: dict[Kind, str] = {
 }
 # Many faint lines hide the strong ones, and make the file large.
 _FAINTEST = 0.05
-_ROW, _WIDTH = 19, 150  # in pixels: of a word, between the two columns of words
-_SPREAD = 9  # the lines of several heads are set apart by at most this
+_ROW, _WIDTH = 19, 150  # in pixels: the height of a word, and the gap between the two columns
+_SPREAD = 9  # pixels over which the parallel lines of several heads are spread
 # Control word-pieces, which stand alone.
 _ENDS = {"<s>", "</s>"}
 
 
 def mark_pieces(attention: Attention) -> Attention:
-    """The weights between word-pieces, those that continue a word with a dot before them."""
+    """Put a dot before each word-piece that continues a word."""
     queries, keys = (list(map(_marked, side)) for side in (attention.queries, attention.keys))
     return replace(attention, queries=queries, keys=keys)
 
 
 def _marked(piece: str) -> str:
-    # sentencepiece's own mark, for a word's beginning, is in few fonts
+    # sentencepiece marks the beginning of a word instead, with a character that few fonts have
     begins = piece.startswith(SPACE_SYMBOL) or piece in _ENDS
     return piece.removeprefix(SPACE_SYMBOL) if begins else f"·{piece}"
 
 
 def join_words(attention: Attention) -> Attention:
-    """The weights between words: the sum over a key's word-pieces, the mean over a query's."""
+    """Weights between words: summed over a key's word-pieces, averaged over a query's."""
     queries, words = _words(attention.queries)
     keys, read = _words(attention.keys)
     weights = queries / queries.sum(1, keepdim=True) @ attention.weights @ keys.T
@@ -53,7 +53,7 @@ def join_words(attention: Attention) -> Attention:
 
 
 def _words(pieces: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Which word each word-piece belongs to, ``(words, pieces)`` of 0 and 1, and the words.
+    """Return a matrix ``(words, pieces)``, 1 where the piece belongs to the word, and the words.
 
     Words end at spaces, and where letters or digits meet other characters.
     """
@@ -74,7 +74,7 @@ def _is_word(text: str) -> bool:
 
 
 def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequence[int]) -> Spec:
-    """Words in two columns, the lines between them as strong as the weight, a colour per head.
+    """Draw words in two columns, joined by lines as strong as the weights, one colour per head.
 
     ``layer`` and ``heads`` are counted from 1.
     """
@@ -96,7 +96,7 @@ def attention_figure(kind: Kind, attention: Attention, layer: int, heads: Sequen
             "offset": 16,
         },
         concat=[_draw_heads(attention, title, _lines(weights, heads), colours)],
-        background="white",  # on none, PNGs show faint lines in wrong colours
+        background="white",  # without one, faint lines have wrong colours in PNGs
         padding=8,
     )
 
@@ -145,7 +145,7 @@ def _draw_heads(
 
 
 def colour_of(head: int) -> str:
-    """The colour of a head in every figure and page."""
+    """The colour of a head in every plot and page."""
     return HEAD_COLOURS[(head - 1) % len(HEAD_COLOURS)]
 
 

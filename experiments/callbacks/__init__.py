@@ -1,7 +1,7 @@
 """Callbacks of the Trainer.
 
-A checkpoint is written last, so that it includes the metrics of its own step. Lightning has parts
-of its own for most of this. Each is replaced for a reason:
+A checkpoint is written last, so that it includes the metrics of its own step. Lightning has its own
+version of most of these callbacks; each is replaced for a reason:
 
 * ``ModelCheckpoint`` writes in place, so a crash can leave half a file; it does not wait for a
   validation that is due at the same step; and it cannot tell regular checkpoints, which are
@@ -11,8 +11,8 @@ of its own for most of this. Each is replaced for a reason:
   read ``progress.json``.
 * Lightning's handling of signals requeues SLURM jobs. Here a signal ends the run after a
   checkpoint, on all ranks at the same step.
-* The distributed sampler deals out sentences. Batches here are planned by tokens, and a resumed run
-  continues in the middle of an epoch (:mod:`transformer.data.batches`).
+* The distributed sampler distributes single sentences. Batches here are planned by tokens, and a
+  resumed run continues in the middle of an epoch (:mod:`transformer.data.batches`).
 * Precision and clipping belong to :class:`transformer.training.module.TransformerModule`, so that
   any Trainer gives the same training.
 """

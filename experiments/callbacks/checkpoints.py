@@ -39,7 +39,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
         target = Path(path)
-        # No parents: a run that was taken over is not made again.
+        # No parents: the directory of a run that was taken over must not be created again.
         target.parent.mkdir(exist_ok=True)
         try:
             with replacing(target) as file:
@@ -65,7 +65,7 @@ def explain_restoring(checkpoint: Path | None) -> Generator[None]:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
             f"{checkpoint} cannot be continued from, although it is not damaged ({reason}): "
-            "remove it, or bring back the run's own"
+            "remove it, or restore the run's own"
         ) from error
 
 
@@ -77,9 +77,9 @@ def _scored(config: TrainingConfig) -> int:
 def keep_weights(directory: Path, config: TrainingConfig, kept: int = 1) -> None:
     """Keep only the weights of the checkpoints that are scored, and of at least the last ``kept``.
 
-    For a run that was scored after its last step, where the moments are not needed: a run that is
-    killed meanwhile is scored again by the same command. If the disk is full, a warning says so and
-    what is left stays whole.
+    Called once a run is scored after its last step, when Adam's moments are no longer needed; if
+    the process is killed meanwhile, the same command scores the run again. If the disk is full, a
+    warning says so and the remaining checkpoints stay whole.
     """
     try:
         scored = to_average(directory, max(_scored(config), kept))
@@ -109,12 +109,12 @@ def check_whole(checkpoint: Path) -> None:
 
 
 class Checkpoints(Callback):
-    """Writes a checkpoint at a fixed interval and at the end, and keeps as many as are averaged,
-    and at least ``kept``.
+    """Writes checkpoints at a fixed interval and at the end; keeps as many as are averaged, and at
+    least ``kept``.
 
-    The interval is a number of steps, or of minutes of training: then a checkpoint is written at
-    the first step after each multiple of it. Several devices go by the first one's clock, which
-    they ask only at logged steps. A checkpoint waits for a validation that is due at its step.
+    The interval is a number of steps or of minutes of training. With minutes, a checkpoint is
+    written at the first step after each multiple; several devices go by the first one's clock and
+    ask for it only at logged steps. A checkpoint waits for a validation that is due at its step.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Checkpoints(Callback):
 
     def on_validation_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
         if trainer.global_step % self._config.validate_every_steps == 0:
-            self._save_if_due(trainer)  # and not at an extra one, where the time was up
+            self._save_if_due(trainer)  # but not after the extra validation when time is up
 
     def _is_due(self, trainer: Trainer) -> bool:
         minutes, step = self._config.checkpoint_every_minutes, trainer.global_step

@@ -1,4 +1,4 @@
-"""Count, log and show the figures of training."""
+"""Count, log and show the metrics of training."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Clock(Callback):
         self._started = time.monotonic()
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        # Not that of writing the last checkpoint, so that all who continue from it have one time.
+        # Without the time to write the last checkpoint, so that every run that continues from it
+        # has spent the same time.
         self._ended = self._saved or time.monotonic()
 
     def on_train_batch_end(
@@ -111,7 +112,7 @@ class LogMetrics(Callback):
     def __init__(self, directory: Path, clock: Clock, *, every: int, resumed_step: int) -> None:
         self._path, self._speed_path = directory / METRICS_FILE, directory / SPEED_FILE
         self._clock, self._every = clock, every
-        self._seconds, self._tokens = 0.0, 0  # of the clock, when the last logged step ended
+        self._seconds, self._tokens = 0.0, 0  # the clock's, when the last logged step ended
         self._paused_at = 0.0
         if is_first_rank():
             for path, columns, found in (
@@ -152,7 +153,7 @@ class LogMetrics(Callback):
         self._append(trainer, VALIDATION_COLUMNS)
 
     def _log_axes(self, trainer: Trainer, module: LightningModule) -> None:
-        # Lightning takes the figure of this name for the step.
+        # Lightning takes the metric of this name as the step.
         module.log("step", float(trainer.global_step))
         module.log("tokens_seen", float(self._clock.target_tokens))
 
@@ -179,7 +180,7 @@ class ShowTraining(Callback):
 
     Args:
         clock: a callback before this one
-        max_seconds: of training, after which it ends sooner; None for no limit
+        max_seconds: training time after which training ends; None for no limit
     """
 
     def __init__(self, display: Display, clock: Clock, max_seconds: float | None) -> None:

@@ -19,7 +19,7 @@ from experiments.callbacks.metrics import Clock, completes_step
 from experiments.records.progress import stop_signals
 from transformer.errors import InputError
 
-_ONE_SIGNAL_SECONDS = 2.0  # in which a second signal is taken for the first again
+_ONE_SIGNAL_SECONDS = 2.0  # a second signal within this time counts as the first
 
 
 class StoppedError(Exception):
@@ -31,14 +31,16 @@ class StoppedError(Exception):
 
 
 class StopEarly(Callback):
-    """Ends training after the step in which a signal comes, or the time is up; a second signal ends
-    it at once, unless it follows within seconds: SLURM signals all processes of a job, and what
-    started this one passes its signal on. Several ranks end together, one step later.
+    """Ends training after the step during which a signal arrives or the time runs out.
+
+    A second signal ends it at once, unless it follows within two seconds: SLURM signals every
+    process of a job, and the parent process passes its signal on as well. Several ranks end
+    together, one step later.
 
     Args:
         clock: a callback before this one
         checkpoints: a callback after this one, which writes the last checkpoint
-        max_seconds: of training, by the first rank's clock; None for no limit
+        max_seconds: limit of the training time by the first rank's clock; None for no limit
     """
 
     def __init__(self, clock: Clock, checkpoints: Checkpoints, max_seconds: float | None) -> None:
@@ -118,8 +120,10 @@ class RankVote:
         self._pending: tuple[Any, Tensor] | None = None
 
     def exchange(self, received: bool, up: bool) -> tuple[bool, bool]:
-        """Vote after a step whether a signal was received and whether the time is up; returns
-        whether any rank voted for each after the step before.
+        """Vote after a step on whether a signal was received and whether the time is up.
+
+        Returns:
+            For each, whether any rank voted yes after the step before.
         """
         answer = False, False
         if self._pending is not None:

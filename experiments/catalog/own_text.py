@@ -19,13 +19,13 @@ FILES = "files:"
 # With a region or a script, as in zh-CN or eng_Latn.
 _LANGUAGE = r"([a-z]{2,3}(?:-[A-Z]\w+|_\w+)?)"
 _LANGUAGES = re.compile(rf":{_LANGUAGE}-{_LANGUAGE}$")
-# Bytes of training text, both languages unpacked, up to which an experiment's settings suit, and
-# the scale that has its corpus. The built-in corpora have 0.44 MB (CLDR) and 3.9 MB (Multi30k) and,
-# at 270 bytes a pair as in newstest, 54 MB (News Commentary) and 1.2 GB (WMT14): a text gets the
-# settings that were chosen on the one of the nearest size, by ratio.
+# The most bytes of training text, both languages unpacked, for which an experiment's settings suit,
+# and those of the scale that has its corpus. The built-in corpora have 0.44 MB (CLDR) and 3.9 MB
+# (Multi30k) and, at 270 bytes a pair as in newstest, 54 MB (News Commentary) and 1.2 GB (WMT14): a
+# text gets the settings that were chosen on the corpus nearest in size, by ratio.
 _SUITED = ((10**6, "cldr"), (15 * 10**6, "multi30k"), (250 * 10**6, "wmt14_en_de_small"))
 _LARGEST = "wmt14_en_de_base"
-# A word-piece for each so many bytes at most: CLDR and Multi30k have 880 and 980.
+# At most one word-piece for this many bytes: CLDR and Multi30k have one for 880 and 980.
 _BYTES_PER_PIECE = 800
 _LINES_AT_ONCE = 20_000
 
@@ -45,12 +45,13 @@ class Amount:
 
     @property
     def like(self) -> str:
-        """The experiment whose settings suit it."""
+        """The experiment whose settings suit this amount."""
         return next((name for most, name in _SUITED if self.bytes <= most), _LARGEST)
 
     def word_pieces(self, pieces: int) -> int:
-        """``pieces``, or fewer if it is too little text for so many; but room for its characters,
-        each of which is a word-piece, and as many more.
+        """The size of a vocabulary: ``pieces``, or fewer if there is too little text for so many.
+
+        It is at least twice the number of characters, as each of them is a word-piece.
         """
         if not self.characters:
             return pieces
@@ -69,19 +70,18 @@ def amount_of(corpus: Corpus) -> Amount:
     stored = sum(path.stat().st_size for path in paths if path.is_file())
     if stored > _SUITED[-1][0]:
         return Amount(0, stored, 0)
-    # The names of columns are no pair.
-    pairs, count, characters = (
-        sum(1 - text.source.first_line for text in corpus.train),
-        0,
-        set[str](),
-    )
+    pairs, count, characters = 0, 0, set[str]()
+    for text in corpus.train:
+        if text.source.first_line > 1:  # a line that names the columns is not a pair
+            pairs -= text.source.first_line - 1
     for path in paths:
         for lines in stored_lines(path, _LINES_AT_ONCE):
-            text = b"\n".join([*lines, b""])
-            count += len(text)
-            pairs += len(lines) if path in sources else 0
-            characters.update(text.decode(errors="ignore"))
-    return Amount(pairs, count, sum(not each.isspace() for each in characters))
+            read = b"\n".join([*lines, b""])
+            count += len(read)
+            if path in sources:
+                pairs += len(lines)
+            characters.update(read.decode(errors="ignore"))
+    return Amount(pairs, count, len([each for each in characters if not each.isspace()]))
 
 
 def corpus_of_folder(name: str) -> Corpus:

@@ -22,7 +22,7 @@ TREEBANK = "treebank:"
 
 
 def paper(corpus: Corpus) -> Config:
-    """Section 6.3: 4 layers of width 1024; what it does not name remained as in the base model.
+    """Section 6.3: 4 layers of width 1024; everything else as in the base model.
 
     Heads are as wide as Table 3's for that width. The paper tuned dropout, learning rate and beam
     on section 22.
@@ -36,10 +36,10 @@ def paper(corpus: Corpus) -> Config:
     )
 
 
-# Recipes of a parser, for minutes and for two hours on one core with bf16; the scales of Table 4
-# are made of them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies
-# are small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in
-# training (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
+# Recipes for a parser, one for minutes and one for two hours on one core with bf16; Table 4's
+# scales use them too. A model cannot copy a word-piece that it has hardly seen, so vocabularies are
+# small: of the short validation sentences, 3 % hold a piece seen fewer than 10 times in training
+# (58 % with 3,000 pieces); of all validation sentences 4 % (33 % with 8,000).
 SHORT_SENTENCES: dict[str, Any] = {
     "max_steps": 2_000,
     "vocab_size": 500,

@@ -73,8 +73,10 @@ def with_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment
 def _with_options(
     config: Config, values: Mapping[str, object], texts: Mapping[str, str]
 ) -> tuple[Config, dict[str, object]]:
-    """``config`` with all options of the classes that were chosen, and those ``Class.option`` that
-    were given as ``texts``; and the given ones by their names.
+    """Set the options of the chosen classes: each ``Class.option`` of ``texts``, else its default.
+
+    Returns:
+        The configuration, and the given options by name.
     """
     left, shown = dict(texts), dict[str, object]()
     for of, field in OPTIONS_OF.items():

@@ -75,7 +75,7 @@ class ExportedModel(Translator):
     def perplexity(self, text: Text) -> Perplexity:
         """The perplexity of the references by CTranslate2's own probabilities.
 
-        An export gives padding and the begin of a sentence none, which ours have a little of.
+        An export gives no probability to padding and begin of sentence; our models give a little.
         """
         pairs, rows = scored_pairs(self.vocabulary, *text)
         pieces = self.vocabulary.pieces()
@@ -145,7 +145,7 @@ def _kept_threads() -> Generator[None]:
 
 
 def load_translator(directory: Path, options: DecodingOptions) -> Translator:
-    """Load the model of a run or of an export, for CTranslate2 with its own search."""
+    """Load the model of a run or of an export; one for CTranslate2 comes with its own search."""
     if is_ctranslate2(directory):
         return _load_exported(directory, options)
     return load_trained(directory, **asdict(options))
@@ -157,15 +157,15 @@ def _load_exported(directory: Path, options: DecodingOptions) -> ExportedModel:
     experiment = load_exported(directory)
     if experiment.config.data.corpus.task == "parsing":
         raise InputError(
-            f"{directory} is of a parser, which may write trees alone, and CTranslate2's search "
-            "writes anything: give the run, or an export as safetensors"
+            f"{directory} is a parser's, which may write only trees, and CTranslate2's search "
+            "cannot be constrained: give the run, or an export as safetensors"
         )
     experiment = with_search(experiment, options.beam_size, options.length_penalty)
     return ExportedModel(experiment, run_vocabulary(directory), open_ctranslate2(directory))
 
 
 def open_ctranslate2(directory: Path, device: str | None = None) -> Any:
-    """The model in a folder, in the type that it was written in as far as the device knows it.
+    """Open the model in a folder, in the type that it was written in if the device supports it.
 
     Args:
         device: cpu or cuda; None takes a GPU if there is one

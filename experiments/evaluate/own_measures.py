@@ -24,8 +24,8 @@ from transformer.variant import load_function, split_name
 def own_scores(
     functions: Sequence[str], text: Text, translations: Sequence[str]
 ) -> dict[str, float]:
-    """The scores of translations by the user's functions, each called with sources, translations
-    and references. One that fails, or gives no finite number, has none, and a warning says why.
+    """Score translations by the user's functions, each called with sources, translations and
+    references. If one fails, or gives no finite number, it has no score and a warning says why.
     """
     found: dict[str, float] = {}
     for function in functions:
@@ -46,7 +46,7 @@ def own_scores(
 def _say_why(function: str, error: BaseException) -> None:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     name = split_name(function)[1]
-    warnings.warn(f"no score by {name}, which fails: {reason}", stacklevel=3)
+    warnings.warn(f"no score by {name}, which failed: {reason}", stacklevel=3)
 
 
 def score_finished(directory: Path, functions: Sequence[str]) -> list[str]:

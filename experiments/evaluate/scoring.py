@@ -48,19 +48,20 @@ if TYPE_CHECKING:  # a translation needs no Lightning, whose import takes second
 # Rows of the embedding with which the parameters add up to the paper's column.
 _PAPER_VOCAB_SIZE = 40_960
 _FEWER_AT_ONCE = "run fewer things on the device at once; training is done and is not lost"
-# So many of the best translations are kept with their source, and of the worst.
+# How many of the best, and of the worst, translations are kept with their sources.
 _SAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """The translations, or parses, of a text, and their figures by field of a :class:`Result`;
-    ``signatures`` are those of both kinds of BLEU and of chrF, and ``seconds`` is the time that
-    decoding took.
+    """The translations, or parses, of a text with their scores.
+
+    ``by_field`` has the scores by the fields of a :class:`Result`; ``signatures`` are those of both
+    kinds of BLEU and of chrF, and ``seconds`` is how long decoding took.
     """
 
     translations: list[str]
-    figures: dict[str, Any]
+    by_field: dict[str, Any]
     signatures: dict[str, str]
     seconds: float
 
@@ -79,7 +80,7 @@ def score_run(
     clock: Clock,
     display: Display,
 ) -> Result:
-    """Score the checkpoints of a run that has been trained, and write its translations."""
+    """Score the checkpoints of a trained run, and write its translations."""
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
     def score_split(trained: TrainedModel, split: str, hypotheses_file: Path | None) -> Scores:
@@ -105,11 +106,11 @@ def score_run(
             write_samples(path, corpus.text(split), found.translations, more)
             scores[split] = found
     averaged, count = None, experiment.config.training.also_average
-    more = checkpoints if count is None else to_average(directory, count)
-    if more != checkpoints:
-        trained = load_average(experiment, more, vocabulary, device)
+    others = checkpoints if count is None else to_average(directory, count)
+    if others != checkpoints:
+        trained = load_average(experiment, others, vocabulary, device)
         valid = score_split(trained, "valid", None)
-        averaged = Averaged(checkpoints=len(more), **valid.figures)
+        averaged = Averaged(checkpoints=len(others), **valid.by_field)
     result = _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
     own = own_scores(experiment.own_measures, corpus.text("valid"), scores["valid"].translations)
     return replace(result, own_scores=own)
@@ -118,12 +119,12 @@ def score_run(
 def result_of_diverged(
     experiment: Experiment, corpus: PreparedCorpus, trainer: Trainer, clock: Clock, step: int
 ) -> Result:
-    """The result of a training that ended as the gradient of ``step`` was infinite or NaN.
+    """The result of a training that ended because the gradient at ``step`` was infinite or NaN.
 
-    Its weights are not scored: the last checkpoint is of before it diverged.
+    Its weights are not scored: the last checkpoint is from before it diverged.
     """
-    figures = {"perplexity": math.inf, "perplexity_per_char": math.inf}
-    scores = {"valid": Scores(translations=[], figures=figures, signatures={}, seconds=0.0)}
+    infinite = {"perplexity": math.inf, "perplexity_per_char": math.inf}
+    scores = {"valid": Scores(translations=[], by_field=infinite, signatures={}, seconds=0.0)}
     checkpoints = experiment.config.training.average_checkpoints
     return _result(experiment, corpus, trainer, clock, scores, checkpoints, None, step)
 
@@ -143,7 +144,7 @@ def _result(
     precision = effective_precision(config, device)
     peak = nominal_peak(device_name(), precision)
     device_seconds = clock.seconds * trainer.world_size
-    test = scores["test"].figures if "test" in scores else {}
+    test = scores["test"].by_field if "test" in scores else {}
     return Result(
         experiment=experiment.name,
         seed=config.training.seed,
@@ -173,7 +174,7 @@ def _result(
         commit=commit(),
         sentences_per_second=scores["valid"].sentences_per_second,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        **scores["valid"].figures,
+        **scores["valid"].by_field,
         **scores["valid"].signatures,
         **{f"test_{name}": value for name, value in test.items()},
     )
@@ -187,8 +188,10 @@ def score(
     hypotheses_file: Path | None,
     on_progress: Callable[[int], object],
 ) -> Scores:
-    """Translate or parse ``text``, write that to ``hypotheses_file`` if there is one, and score it
-    against its references and ``more`` of them.
+    """Translate or parse ``text``, and score that against its references and ``more`` of them.
+
+    Args:
+        hypotheses_file: where the translations are written, if at all
     """
     start = time.perf_counter()
     hypotheses = trained.decode(text[0], on_progress=on_progress)
@@ -196,9 +199,9 @@ def score(
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = trained.perplexity(text)
-    figures, signatures = trained.score(text, hypotheses, more)
-    figures |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
-    return Scores(translations=hypotheses, figures=figures, signatures=signatures, seconds=seconds)
+    scores, signatures = trained.score(text, hypotheses, more)
+    scores |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
+    return Scores(translations=hypotheses, by_field=scores, signatures=signatures, seconds=seconds)
 
 
 def write_samples(
@@ -244,8 +247,8 @@ def evaluate_run(
         more = more_references(trained.experiment, split, recorded)
     with show_progress("evaluate", len(text[0])) as shown:
         scores = score(trained, text, more, hypotheses_file=output, on_progress=shown)
-    figures = Averaged(checkpoints=1, **scores.figures)
-    print(f"{score_line(split if source is None else 'text', figures)}, ", end="")
-    print(f"per character {figures.perplexity_per_char:.3f}")
+    found = Averaged(checkpoints=1, **scores.by_field)
+    print(f"{score_line(split if source is None else 'text', found)}, ", end="")
+    print(f"per character {found.perplexity_per_char:.3f}")
     print("".join(f"{line}\n" for line in signature_lines(**scores.signatures)), end="")
     print(f"{len(text[0]):,} lines, {trained.search}")

@@ -1,4 +1,4 @@
-"""Approximate randomisation of two systems (Noreen 1989)."""
+"""Compare two systems by approximate randomisation (Noreen 1989)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
         where = run.directory
         if load_experiment(run.files).config.data.corpus.measure != "bleu":
             raise InputError(
-                f"{where} is of a parser, and BLEU is of translations: evaluate has F1"
+                f"{where} is a parser's, and BLEU is for translations: evaluate prints F1"
             )
         path = hypotheses_path(run.files, split)
         check_plain(path)
@@ -115,7 +115,7 @@ def compare_lines(
     Each trial exchanges a random half of the lines between the systems. (The p value of
     sacreBLEU's paired bootstrap is one-sided: at 0.05 it calls one chance difference in ten real.)
     The test accounts for the choice of lines, not for the effect of another training seed. The
-    intervals are of a bootstrap over the lines. The result is the same at every call.
+    confidence intervals are from a bootstrap over the lines. The result is the same at every call.
     """
     from sacrebleu.significance import PairedTest
 

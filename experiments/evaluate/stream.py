@@ -12,15 +12,16 @@ from experiments.evaluate.translator import Translator
 from experiments.records.experiment import DecodingOptions
 from transformer.data.text import MAX_LINE, arriving_lines, decode_line
 
-# Lines of standard input that are translated at a time.
+# The most lines of standard input that are translated at a time.
 _LINES_AT_ONCE = 512
 
 
 def translate_stream(
     directory: Path, stream: IO[bytes], options: DecodingOptions = DecodingOptions()
 ) -> Iterator[str]:
-    """Translate each line, in order, those that have arrived together, up to some hundred; a parser
-    makes a tree of it, where words and punctuation have spaces between them.
+    """Translate lines in order, those that have arrived together at a time.
+
+    A parser turns a line, with spaces around words and punctuation, into a tree.
     """
     trained, first_line = load_translator(directory, options), 1
     for arrived in arriving_lines(stream):

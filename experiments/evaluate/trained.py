@@ -49,7 +49,7 @@ class TrainedModel(Translator):
 
     @property
     def constrain(self) -> Callable[[Sequence[str]], Constraint] | None:
-        """What a search may write for lines; None if anything."""
+        """The constraint on what a search may write for given lines; None if there is none."""
         return None
 
     @property
@@ -80,11 +80,11 @@ class TrainedModel(Translator):
 
 
 class TrainedParser(TrainedModel):
-    """A trained model that writes trees: how it differs from one that writes translations."""
+    """A trained model that writes trees."""
 
     @property
     def constrain(self) -> Callable[[Sequence[str]], Constraint]:
-        """A search may write nothing but trees over the words of the lines."""
+        """Allows nothing but trees over the words of the lines."""
         spelling = Spelling(self.vocabulary, leaves_of(self.experiment.config.data.corpus))
         return partial(TreeConstraint, spelling, device=self.model.embedding.weight.device)
 
@@ -99,7 +99,7 @@ class TrainedParser(TrainedModel):
     def score(
         self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of EVALB, which has no signature, and takes one reference."""
+        """EVALB's scores; it has no signature and takes one reference."""
         del more
         found, baseline = evaluate_lines(*text, hypotheses)
         return {"parses": Parses(baseline_f1=baseline.f1, **asdict(found))}, {}
@@ -143,7 +143,7 @@ def load_trained(
     try:
         return load_average(experiment, checkpoints, run_vocabulary(directory), device)
     except FileNotFoundError as error:
-        raise InputError(f"{error.filename} was removed, as by training: try again") from error
+        raise InputError(f"{error.filename} has just been removed: try again") from error
 
 
 def choose_checkpoints(
@@ -158,7 +158,7 @@ def choose_checkpoints(
     if average is not None and len(paths) < average:
         raise InputError(
             f"{directory} holds {len(paths)} of the {average} checkpoints to average, as a run "
-            "keeps those that it was scored with: train with average_checkpoints set to as many"
+            f"keeps those that it was scored with: train with average_checkpoints={average}"
         )
     return paths
 
@@ -166,7 +166,7 @@ def choose_checkpoints(
 def load_average(
     experiment: Experiment, checkpoints: list[Path], vocabulary: Vocabulary, device: torch.device
 ) -> TrainedModel:
-    """The model with the mean of the checkpoints' weights, all of the experiment's training."""
+    """The model with the mean of the checkpoints' weights; all must be from its training."""
     check_trainings(checkpoints, experiment.config)
     model = build(experiment.config.model)
     weights = average_weights(checkpoints)

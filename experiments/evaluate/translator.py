@@ -1,4 +1,4 @@
-"""Translators and parsers, and the scores of their output."""
+"""The interface of translators and parsers, and their scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Text = tuple[list[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Translator(ABC):
-    """A model of an experiment with its vocabulary, and a search of its own."""
+    """A model of an experiment with its vocabulary and its way to search."""
 
     experiment: Experiment
     vocabulary: Vocabulary
@@ -26,7 +26,7 @@ class Translator(ABC):
     @property
     @abstractmethod
     def search(self) -> str:
-        """How it searches for translations, in words."""
+        """A description of how it searches for translations."""
 
     def as_source(self, line: str) -> str:
         """A user's line as the source sentences of the corpus are written."""
@@ -40,10 +40,10 @@ class Translator(ABC):
     def score(
         self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The figures of ``hypotheses`` by field of a :class:`Result`, and their signatures.
+        """The scores of ``hypotheses`` by the fields of a :class:`Result`, and their signatures.
 
         Args:
-            more: further references than those of ``text``
+            more: references besides those of ``text``
         """
         language, reference = self.experiment.config.data.corpus.target_language, text[1]
         scores = {
@@ -66,7 +66,7 @@ class Translator(ABC):
 
         Args:
             on_progress: called with the number of lines done so far
-            first_line: the number of the first one in the text that they are from
+            first_line: the number of the first of them in its text, for warnings
         """
 
     @abstractmethod

@@ -110,7 +110,7 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
 
 
 def _scores_of(trained: TrainedModel, result: Result | None) -> Result | Averaged | None:
-    """The scores of as many averaged checkpoints as these weights are of; None if unknown."""
+    """The scores of the same number of averaged checkpoints as these weights; None if unknown."""
     if result is None or result.diverged_at is not None:
         return None
     if trained.averaged == result.averaged_checkpoints:

@@ -40,7 +40,7 @@ def write_ctranslate2_model(
     """Write ``model`` into an existing folder: weights, vocabulary and CTranslate2's settings.
 
     Args:
-        quantization: what CTranslate2 calls a type, such as int8 or float16; None for float32
+        quantization: CTranslate2's name of a type, such as int8 or float16; None for float32
     """
     if type(model) is not Transformer:
         raise InputError(f"CTranslate2 has no {type(model).__name__}: use --format safetensors")
@@ -113,10 +113,10 @@ def compare_greedy(
     lines: Sequence[str],
     max_extra_length: int,
 ) -> tuple[int, int]:
-    """How many lines the export in ``folder`` translates as ``model`` does, and of how many.
+    """Count the lines that the export in ``folder`` translates as ``model`` does, and all lines.
 
-    Search is greedy, as it is then the same in both; with a beam, CTranslate2's length penalty is
-    another one. A line that is empty or too long for CTranslate2 is left out.
+    The search is greedy, which is the same in both; with a beam, CTranslate2 has another length
+    penalty. A line that is empty or too long for CTranslate2 is left out.
     """
     longest = _POSITIONS - max_extra_length
     sources = [source for source in vocabulary.encode(list(lines)) if 1 < len(source) <= longest]
@@ -125,5 +125,6 @@ def compare_greedy(
     found = search(open_ctranslate2(folder, "cpu"), vocabulary, sources, greedy)
     same = 0
     for row, translation in found:
-        same += translation == ours[row]
+        if translation == ours[row]:
+            same += 1
     return same, len(sources)

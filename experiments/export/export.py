@@ -1,4 +1,4 @@
-"""Write a trained model in a format of others."""
+"""Export a trained model for other programs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _FILES = {
     },
 }  # fmt: skip
 _VOCABULARIES = {"hf": ("source.spm", "target.spm")}
-# The library that writes a format, or that a check needs, with the extra that brings it.
+# The library that writes each format.
 _LIBRARIES = {"ctranslate2": "ctranslate2", "safetensors": "safetensors", "hf": "safetensors"}
-# Those that an export of an earlier version, or of a run without them, does not have.
+# Files that an export of an earlier version, or of a run without them, does not have.
 _OPTIONAL = {EXPORT_FILE, EXPERIMENT_FILE, DATA_FILE, "attention.html"}
 
 
@@ -151,7 +151,7 @@ def _weights(directory: Path, count: int) -> list[str]:
 def verify_export(export: Path, run: Path | None = None) -> Iterator[tuple[Path, str]]:
     """Each file of an export, and what is wrong with it; empty if nothing is.
 
-    With the ``run`` that it is of, also the export itself: it may be of other weights.
+    Given the ``run`` that it was made from, also whether it was made from the run's weights.
     """
     path = export / EXPORT_FILE
     try:
@@ -194,6 +194,6 @@ def _check_replaceable(output: Path, format: str) -> None:
     found = {entry.name for entry in output.iterdir()} if output.is_dir() else {output.name}
     if found and not (_FILES[format] - _OPTIONAL <= found <= _FILES[format]):
         raise InputError(
-            f"{output} exists and is no earlier export of this kind: "
+            f"{output} exists and is not an earlier export of this kind: "
             "choose another --output, or remove it"
         )

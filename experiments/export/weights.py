@@ -1,4 +1,4 @@
-"""The weights of a model as other programs take them."""
+"""A model's weights in the layout of other programs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Figures: one Vega-Lite specification for SVG, PNG, PDF and pages."""
+"""Plots: one Vega-Lite specification for SVG, PNG, PDF and pages."""

@@ -1,7 +1,7 @@
 """Draw a Vega-Lite specification to files.
 
-vl_convert is native code. In little memory it ends its process, and it may never end, so it works
-in a process of its own.
+vl_convert is native code: it aborts its process when memory is short, and may hang. So it runs in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from transformer.data.fetch.cache import cache_directory
 from transformer.errors import InputError
 from transformer.files import write_atomically
 
-_PIXELS = 2  # of a PNG for each unit of the figure
+_PIXELS = 2  # of a PNG for each unit of the plot
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
-_SECONDS = 120  # for all figures of a report, which take some seconds
+_SECONDS = 120  # for all plots of a report, which take some seconds
 _MOST_LETTERS = 200  # of a message
 
 Drawn = TypeVar("Drawn")
@@ -35,11 +35,11 @@ class DrawingError(InputError):
     """The process that draws failed, or took too long."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"figures cannot be drawn here: {why}")
+        super().__init__(f"plots cannot be drawn here: {why}")
 
 
 def to_svg(spec: Spec) -> str:
-    """The figure as SVG."""
+    """The plot as SVG."""
     return _apart(_to_svg, spec)
 
 
@@ -59,7 +59,7 @@ def on_white(svg: str) -> str:
 
 
 def draw(specs: Mapping[str, Spec]) -> dict[str, tuple[str, bytes]]:
-    """Figures as SVG, and as PNG on white, by name; all of them in one process.
+    """Plots as SVG, and as PNG on white, by name; all of them in one process.
 
     Raises:
         DrawingError: if they cannot be drawn.
@@ -83,7 +83,7 @@ def script() -> str:
     try:
         bundle = _apart(_bundle, _SNIPPET)
     except DrawingError as error:
-        warnings.warn(f"pages have no interactive figures: {error}", stacklevel=2)
+        warnings.warn(f"pages have no interactive plots: {error}", stacklevel=2)
         return ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def _apart(work: Callable[[Any], Drawn], given: object) -> Drawn:
     raise DrawingError(said[-1][:_MOST_LETTERS] if said else "no reason was given")
 
 
-# What follows is called in a process of its own. vl_convert is imported there alone.
+# Everything below runs in a separate process, the only one that imports vl_convert.
 
 
 def _to_svg(spec: Spec) -> str:
@@ -152,7 +152,7 @@ def _bundle(snippet: str) -> str:
 
 
 def _answer() -> None:
-    """Write what the named function makes of the standard input to the standard output."""
+    """Call the named function with what standard input holds, and write what it returns."""
     signal.alarm(int(sys.argv[2]))  # also ends native code, and without a parent
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # whatever else is printed

@@ -1,4 +1,4 @@
-"""Colours, axes and sizes of all figures."""
+"""Colours, axes and sizes of all plots."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 _UNNAMED = {"aria": False}
 # No XML, and so no SVG, may hold these.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MOST_LETTERS = 200  # of a text in a figure; ten thousand take half a minute to draw
+_MOST_LETTERS = 200  # of a text in a plot; ten thousand take half a minute to draw
 
 
 def figure(title: str | Spec, **spec: Any) -> Spec:
-    """A specification with the settings that all figures share, of values that can be drawn."""
+    """A specification with the settings that all plots share, of values that can be drawn."""
     shared: Spec = {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE.split('.')[0]}.json",
         "title": title,
@@ -33,7 +33,7 @@ def figure(title: str | Spec, **spec: Any) -> Spec:
         "config": {
             "view": {"strokeOpacity": 0.25},
             "axis": {"gridOpacity": 0.4, **_UNNAMED},
-            # A page says in words what a figure shows; a name for each mark would only be noise.
+            # A page says in words what a plot shows; a name for each mark would only be noise.
             **dict.fromkeys(("legend", "mark", "title"), _UNNAMED),
             **_UNNAMED,
         },
@@ -42,8 +42,8 @@ def figure(title: str | Spec, **spec: Any) -> Spec:
 
 
 def _drawable(value: Any) -> Any:
-    """A part of a specification with texts that an SVG can hold, and null, which Vega leaves out,
-    for numbers that are not finite, which JSON does not have.
+    """A part of a specification with texts that an SVG can hold. Numbers that are not finite, which
+    JSON does not have, become null, which Vega leaves out.
     """
     if isinstance(value, str):
         text = _NOT_IN_XML.sub("", value)
@@ -68,8 +68,8 @@ def axis(
     """The encoding of a number along an axis, which need not begin at zero.
 
     Args:
-        symlog: for numbers of both signs, logarithmic in those far above this one
-        form: of its labels, in d3's notation
+        symlog: for numbers of both signs; the axis is logarithmic far above this number
+        form: the format of its labels, in d3's notation
     """
     scale: Spec = {"type": "log", "nice": False} if log else {"zero": False}
     if symlog is not None:
@@ -98,7 +98,7 @@ def layer(
     where: str | Spec | None = None,
     **style: Any,
 ) -> Spec:
-    """A mark in this style, of its own ``data`` or of those ``where`` a condition holds."""
+    """A layer of marks, of its own ``data`` or of the records ``where`` a condition holds."""
     spec: Spec = {"mark": {"type": mark, **style}, "encoding": encoding}
     if data is not None:
         spec["data"] = {"values": data}
@@ -108,7 +108,7 @@ def layer(
 
 
 def lines(encoding: Spec, values: Sequence[Record], *names: str, **style: Any) -> Sequence[Spec]:
-    """A line for each series of ``values``, or a point where a series has one value alone.
+    """A line for each series of ``values``, or a point if the series has a single value.
 
     Args:
         names: the fields that tell one series from another
@@ -124,7 +124,7 @@ def lines(encoding: Spec, values: Sequence[Record], *names: str, **style: Any) -
 def looks(
     field: str, rows: Sequence[Record], marks: Mapping[str, tuple[str, str]], **more: Any
 ) -> dict[str, Spec]:
-    """The encodings of the names in ``rows`` as colours and as shapes, their ``marks``."""
+    """The encodings that give each name in ``rows`` its colour and shape of ``marks``."""
     known = {name: mark for name, mark in marks.items() if name in {row[field] for row in rows}}
     return {
         channel: {

@@ -58,7 +58,7 @@ class Attempt:
 
 
 def write_attempt(directory: Path, attempt: Attempt) -> None:
-    """Replace the file."""
+    """Write the record of an attempt in place of the one before."""
     write_json(directory / ATTEMPT_FILE, to_dict(attempt))
 
 

@@ -28,7 +28,7 @@ RECORDS = (
     *(CONFIG_FILE, DATA_FILE, SOURCE_FILE, METRICS_FILE),
     *("*.hypotheses.txt", "*.samples.json"),
 )
-# Translations of averaged checkpoints, which earlier versions wrote, and copies leave out.
+# Translations of averaged checkpoints, which earlier versions wrote and copies leave out.
 _AVERAGED = "valid-averaged."
 MISSING = "missing, but was there when the run finished"
 CHANGED = "changed since the run finished"
@@ -52,7 +52,7 @@ def record_checksums(directory: Path, result: Result) -> Result:
 
 
 def save_rescored(directory: Path, result: Result) -> None:
-    """Save the result of a finished run with other scores; its other files are as they were."""
+    """Save the result of a finished run with new scores; its other files are unchanged."""
     if sums := read_checksums(directory):
         sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
         write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
@@ -100,7 +100,7 @@ def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path
 def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
     """Each file of a finished run, and what is wrong with it; empty if nothing is.
 
-    Also checkpoints that were put there since, and that would be read.
+    Checkpoints that were added since, and would be read, are included.
     """
     sums, result = read_checksums(directory), load_result(directory)
     if not sums and result is not None and result.files_digest is not None:
@@ -113,8 +113,9 @@ def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def not_copied(directory: Path, sums: Mapping[str, str]) -> list[str]:
-    """The files of ``sums`` that a copy leaves out; if ``directory`` has a checkpoint or a
-    vocabulary of them, which a copy has not, it is the original.
+    """The files of ``sums`` that ``directory`` may lack because it is a copy.
+
+    If it has any checkpoint or vocabulary, which copies leave out, it is the original.
     """
     averaged = [name for name in sums if name.startswith(_AVERAGED)]
     missing = [name for name in averaged if not (directory / name).exists()]
@@ -125,7 +126,7 @@ def not_copied(directory: Path, sums: Mapping[str, str]) -> list[str]:
 
 
 def copied_files(directory: Path) -> list[Path]:
-    """The files of a run that ended that its copies have."""
+    """The files of an ended run that a copy of it has."""
     patterns = (*RECORDS, RESULT_FILE, PRUNED_FILE, SUMS_FILE)
     found = {path for pattern in patterns for path in directory.glob(pattern)}
     return sorted(path for path in found if not path.name.startswith(_AVERAGED))

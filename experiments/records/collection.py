@@ -1,7 +1,7 @@
 """Runs that ended, as lines of ``runs.jsonl`` and an archive.
 
-Next to it are each different ``data.json`` once, as ``data-SHA256.json``, and
-``files-SHA256.tar.xz`` with every file that the lines do not have.
+Beside ``runs.jsonl`` are each distinct ``data.json``, as ``data-SHA256.json``, and an archive
+``files-SHA256.tar.xz`` of all files that the lines do not contain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import making, parse_json, read_bytes, to_json
 
-_MOST_UNPACKED = 500  # times the size of the archive; that of the committed ones is 5 to 10
+_MOST_UNPACKED = 500  # unpacked size over the archive's; the committed ones have 5 to 10
 
 
 class Collection:
@@ -106,7 +106,7 @@ class Collection:
             raise InputError(f"{'; '.join(problems)}: restore it")
 
     def _has_other_form(self, line: Line, name: str) -> bool:
-        """Whether the archive has the same content, written in another way than ours."""
+        """Whether the archive has the same content in another formatting than ours."""
         path = self.unpacked / line.name / name
         if not path.is_file() or sha256_of(path) != line.files.get(name):
             return False

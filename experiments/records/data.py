@@ -53,8 +53,8 @@ def check_text(directory: Path, corpus: Corpus) -> None:
 
 
 def share_data(directory: Path, others: Iterable[Path]) -> None:
-    """Give a run that has not recorded its data the record of the first of the other runs with the
-    same corpus and settings, so that their figures can be compared.
+    """Give a run that has not recorded its data the record of another run with the same corpus and
+    settings, so that their scores can be compared. The first of ``others`` that has one counts.
     """
     if (directory / DATA_FILE).exists():
         return

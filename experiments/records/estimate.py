@@ -21,8 +21,10 @@ UNBOUNDED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over ``count`` seeds that lies within ``bounds``, and its standard deviation: None for
-    one seed or values that are not finite, with ``pooled_freedom`` if it is pooled over rows.
+    """A mean over ``count`` seeds, which lies within ``bounds``.
+
+    ``deviation`` is the standard deviation between seeds: None for one seed, or for values that are
+    not finite. ``pooled_freedom`` are its degrees of freedom if it is pooled over rows.
     """
 
     mean: float
@@ -38,7 +40,7 @@ class Estimate:
 
     @property
     def interval(self) -> Bounds | None:
-        """The 95 % interval by Student's t, cut off at the bounds."""
+        """The 95 % confidence interval by Student's t, cut off at the bounds."""
         if self.standard_error is None:
             return None
         freedom = self.pooled_freedom or self.count - 1
@@ -47,7 +49,7 @@ class Estimate:
 
     @property
     def within_noise(self) -> bool | None:
-        """True if the interval contains 0; None without an interval."""
+        """Whether the confidence interval contains 0; None if there is none."""
         return None if self.interval is None else self.interval[0] <= 0 <= self.interval[1]
 
 

@@ -11,13 +11,13 @@ from transformer.config import Config, from_dict
 from transformer.errors import InputError
 from transformer.files import read_json
 
-# Where a run's figures are logged.
+# Where a run's metrics are logged, besides metrics.csv.
 Log = Literal["wandb", "tensorboard", "none"]
 CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
-# The files of a user's class that the run was begun with.
+# The source of the user's own classes, as it was when the run began.
 SOURCE_FILE = "source.json"
-# Where they are on this machine; of no copy.
+# Where those files are on this machine; never copied.
 PLACES_FILE = "source-places.json"
 CHECKPOINTS = "checkpoints"
 # Where an export says from which weights it was made.
@@ -34,7 +34,7 @@ class Experiment:
 
     ``splits`` are scored at the end, if the corpus has them; ``valid`` must be among them.
     ``group`` and ``tags`` sort the runs in W&B, ``labels`` are added to the settings there, and
-    ``reported`` are the paper's figures by name. ``own_measures`` are the user's functions that
+    ``reported`` are the paper's scores by name. ``own_measures`` are the user's functions that
     score the translations of the validation set, as :func:`transformer.variant_name` names them.
     """
 
@@ -58,7 +58,7 @@ class Limits:
     """Where training ends sooner than configured; a later run with wider limits continues it."""
 
     max_steps: int | None = None
-    """stop after N steps; the schedule stays, and a later start continues [default: none]"""
+    """stop after N steps, without changing the schedule; a later call continues [default: none]"""
 
     max_minutes: float | None = None
     """stop after M minutes of training [default: none]"""
@@ -85,16 +85,16 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodingOptions:
-    """How a trained model is used where that may differ from its own settings."""
+    """Settings of decoding that replace the experiment's own."""
 
     average: int | None = None
-    """last checkpoints to average [default: the experiment's]"""
+    """how many of the last checkpoints to average [default: the experiment's]"""
 
     beam_size: int | None = None
-    """1 is greedy [default: the experiment's]"""
+    """size of the beam; 1 is greedy search [default: the experiment's]"""
 
     length_penalty: float | None = None
-    """alpha of the paper's formula [default: the experiment's]"""
+    """alpha in the paper's length penalty [default: the experiment's]"""
 
 
 def load_experiment(directory: Path) -> Experiment:
@@ -124,7 +124,7 @@ def load_exported(directory: Path) -> Experiment:
     path = directory / EXPERIMENT_FILE
     if not path.is_file():
         raise InputError(
-            f"{directory} has no {EXPERIMENT_FILE}, as exports of earlier versions: export it again"
+            f"{directory} has no {EXPERIMENT_FILE}: an earlier version wrote it; export it again"
         )
     return read_experiment(path)
 

@@ -30,9 +30,9 @@ _MOST_LINE = 16_000_000  # bytes
 class Line:
     """A run that ended, as a line of ``runs.jsonl``.
 
-    ``config``, ``result``, ``pruned``, ``source`` and the samples are what its files of these names
-    have. ``curve`` is the perplexity on the validation set by step. ``data`` is the sha256 of its
-    ``data.json``, ``files`` that of each of its files, and ``archive`` that of the archive.
+    ``config``, ``result``, ``pruned``, ``source`` and the samples are the content of its files of
+    these names. ``curve`` is the perplexity on the validation set by step. ``data`` is the sha256
+    of its ``data.json``, ``files`` that of each of its files, and ``archive`` that of the archive.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Line:
     def __post_init__(self) -> None:
         for name in (self.name, *self.files):
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a run or a file")
+                raise ValueError(f"{name!r} is not a name of a run or a file")
         for sha256 in (self.archive, self.data, *self.files.values()):
             if sha256 is not None and not _SHA256.fullmatch(sha256):
-                raise ValueError(f"{sha256!r} is no sha256")
+                raise ValueError(f"{sha256!r} is not a sha256")
         if not all(_STEP.fullmatch(step) for step in self.curve):
-            raise ValueError("its curve has a step that is no number")
+            raise ValueError("its curve has a step that is not a number")
         if self.result is None and self.pruned is None:
-            raise ValueError("it needs a result, or where it was pruned")
+            raise ValueError("it needs a result, or the step at which it was pruned")
 
     @property
     def contents(self) -> dict[str, dict[str, Any]]:
-        """The content of each file of JSON that the line has."""
+        """The content of each JSON file that the line contains."""
         found = {name: getattr(self, key) for key, name in IN_LINE.items()}
         return {name: content for name, content in found.items() if content is not None}
 

@@ -26,10 +26,11 @@ SPEED_COLUMNS: tuple[str, ...] = ("step", "tokens_per_second")
 _NUMBER = r"-?(\d{1,20}(\.\d{1,20})?(e[-+]\d{1,3})?|inf|nan)"
 _LINE = r"\d{{1,15}}(,({number})?){{{count}}}"
 _MOST_WEIGHTS = 2**36  # bytes of a checkpoint
-_MOST_BYTES = 64_000_000  # of figures, which some runs log at each of their steps
+_MOST_BYTES = 64_000_000  # of metrics, which some runs log at every step
 # "-stop" marks a checkpoint that was written at a stop or at the end, between two regular ones.
 _CHECKPOINT = re.compile(r"step-(\d+)(-stop)?\.ckpt")
-# Of an OSError: zipfile's own have none, and a wrong offset or a bad sector have these.
+# The errno of an OSError that means damage: zipfile's own have none, and a wrong offset or a bad
+# sector gives one of the others.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO, errno.ENOENT)
 # torch's reader, which may refuse the list of contents although the checksums hold.
 _OF_CONTENTS = "PytorchStreamReader"
@@ -51,8 +52,8 @@ def is_regular(checkpoint: Path) -> bool:
 
 
 def newest_sound(directory: Path) -> tuple[int, Path] | None:
-    """The newest checkpoint that can be read, and its step; newer ones that are damaged are
-    renamed, with a warning.
+    """The newest checkpoint that can be read, and its step; newer, damaged ones are renamed, with a
+    warning.
     """
     found = step_checkpoints(directory)
     while found:
@@ -148,7 +149,7 @@ def read_samples(directory: Path, split: str) -> list[Sample]:
 
 
 def to_samples(content: dict[str, Any] | None, where: str) -> list[Sample]:
-    """The samples in what a file of them has; none without a file."""
+    """The samples in the content of their file; none without a file."""
     return [] if content is None else list(from_dict(_Samples, content, where).samples)
 
 
@@ -165,7 +166,7 @@ def read_speeds(directory: Path) -> list[list[str]]:
 def _read_lines(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
     """The fields of each line of numbers under these ``columns``.
 
-    Lines are left out that a full disk or a power cut damaged, or that are still being written.
+    Lines that a full disk or a power cut damaged, or that are still being written, are left out.
     """
     try:
         content = read_bytes(path, _MOST_BYTES).decode(errors="replace")

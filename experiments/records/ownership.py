@@ -30,7 +30,7 @@ LOST_RANK = "a process of this run was killed, or ended early: the same command 
 
 
 def claim(directory: Path, experiment: Experiment) -> None:
-    """Write the experiment into ``directory``, if no other is there; its text may have moved."""
+    """Write the experiment into ``directory`` unless another is there; its text may have moved."""
     check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists() or load_experiment(directory) != experiment:
         write_json(directory / CONFIG_FILE, to_dict(experiment))
@@ -43,7 +43,9 @@ def check_configuration(directory: Path, experiment: Experiment) -> None:
 
 
 def check_same_configuration(directory: Path, found: Experiment, experiment: Experiment) -> None:
-    """Check that the experiment ``found`` in ``directory`` has the configuration of another."""
+    """Check that ``found``, the experiment in ``directory``, has the configuration of
+    ``experiment``.
+    """
     if changes := changed_settings(found.config, experiment.config):
         raise InputError(
             f"{directory} belongs to another configuration ({'; '.join(changes)}): "
@@ -98,15 +100,15 @@ def is_first_rank() -> bool:
 
 
 def is_of_first_rank() -> bool:
-    """Whether the first rank, which is alive, has started this process as another one."""
+    """Whether the first rank started this process as another rank, and is still alive."""
     return os.environ.get(STARTER) == str(os.getppid())
 
 
 def forget_stray_rank() -> None:
-    """Forget a rank that this process was not given but inherited, as from a job's script.
+    """Remove the variables of a rank that this process only inherited, as from a job's script.
 
     Raises:
-        InputError: if the first rank, which gave it, is gone.
+        InputError: if the first rank, which started this process, is gone.
     """
     if STARTER in os.environ:
         if not is_of_first_rank():
@@ -116,7 +118,7 @@ def forget_stray_rank() -> None:
 
 
 def forget_rank() -> None:
-    """Remove the variables in which a launcher gives this process a rank, which runs inherit."""
+    """Remove the variables in which a launcher gives a rank; a run would inherit them."""
     for name in list(os.environ):
         if name.startswith(_OF_LAUNCHERS) or name.endswith(_OF_RANKS):
             del os.environ[name]
@@ -136,7 +138,7 @@ def lock_directory(directory: Path) -> Generator[None]:
             stack.enter_context(locked(lock, seconds=_LOCK_SECONDS))
         except BlockingIOError as error:
             raise BlockedError(f"{directory} is in use by another process") from error
-        if attempt is None:  # else its supervisor did, and may be writing by now
+        if attempt is None:  # else its supervisor did so, and may be writing by now
             remove_unfinished(directory)
         yield
 

@@ -1,4 +1,4 @@
-"""Names of processes, which no two have."""
+"""Unique names of processes."""
 
 from __future__ import annotations
 

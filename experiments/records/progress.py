@@ -21,7 +21,7 @@ BLOCKED_EXIT_CODE = 74  # EX_IOERR
 # Ctrl-C, SIGTERM, a closed terminal, and what SLURM can send before it takes a machine away: the
 # first one ends a run after a checkpoint.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-# How the message of a run begins whose loss or gradient is not finite.
+# The beginning of the message of a run whose gradient is not finite.
 DIVERGED_MESSAGE = "training diverged"
 # A checkpoint waits for a validation, which may take half a minute. A run that has not written its
 # checkpoint by then resumes from the one before.
@@ -61,7 +61,7 @@ FINAL = (
     RunState.DIVERGED,
     RunState.FAILED,
 )
-SILENT_SECONDS = 60.0  # of a run in progress, which reports each second, that are too many
+SILENT_SECONDS = 60.0  # a run in progress reports every second; longer silence is named
 _EXIT_STATES = {
     0: RunState.DONE,
     2: RunState.REFUSED,
@@ -72,9 +72,11 @@ _EXIT_STATES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """``step`` of ``max_steps``; ``tokens_per_second`` counts non-padding target tokens;
-    ``seconds_left`` is for the current stage; ``updated_at`` is in seconds since the epoch;
-    ``message`` says why a process ended early: a signal, bad input or a failure.
+    """How far a run is: ``step`` of ``max_steps``.
+
+    ``tokens_per_second`` counts target tokens without padding; ``seconds_left`` is for the current
+    stage; ``updated_at`` is in seconds since the epoch; ``message`` says why a process ended early:
+    a signal, bad input or a failure.
     """
 
     stage: RunState
@@ -98,7 +100,7 @@ def printable(text: str) -> str:
 
 
 def write_progress(directory: Path, progress: Progress) -> None:
-    """Replace the progress file."""
+    """Write the progress file, in place of the one before."""
     write_json(directory / PROGRESS_FILE, to_dict(progress) | {"updated_at": time.time()})
 
 
@@ -129,7 +131,7 @@ def record_end(
 
 
 def final_state(directory: Path, exit_code: int, started_at: float) -> RunState:
-    """Determine how the process of ``directory`` ended that was started at ``started_at``.
+    """How the process ended that was started in ``directory`` at ``started_at``.
 
     Its own record takes precedence: the exit codes of ranks are lost, and a process that is killed
     right after it finished has finished. A process that was killed earlier leaves no record.

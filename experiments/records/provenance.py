@@ -20,7 +20,7 @@ def commit() -> str:
     It is asked of git, or read from the file that setup.py adds to a wheel.
     """
     try:
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails in that of others
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails in another repository
         found = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         built = Path(__file__).with_name(COMMIT_FILE)

@@ -15,7 +15,7 @@ from transformer.files import read_json, to_json, write_atomically
 from transformer.variant import split_name
 
 RESULT_FILE = "result.json"
-PRUNED_FILE = "pruned.json"  # in place of it, of a trial that a search ended
+PRUNED_FILE = "pruned.json"  # in place of a result, for a trial that a search ended early
 _PLATEAU = 0.5  # the share of the unigrams' perplexity above which a training has diverged
 
 
@@ -58,8 +58,7 @@ class Result:
     Scores are of the validation set, as in Table 3; those of the test set begin with ``test_``.
     ``bleu`` and ``chrf`` are sacreBLEU's, ``tokenised_bleu`` is computed as in the paper; a parser
     has ``parses`` instead. ``perplexity`` is per word-piece, ``perplexity_per_char`` per character
-    of the reference. ``averaged`` has the scores of an average of more checkpoints, where asked
-    for.
+    of the reference. ``averaged`` has the scores of an average of more checkpoints, if requested.
 
     ``parameters`` is the model's own count, ``parameters_paper_vocab`` that with the 40,960
     embedding rows that fit the paper's column. Tokens exclude padding and are summed over all
@@ -154,7 +153,7 @@ class Result:
 
 
 def result_lines(result: Result) -> list[str]:
-    """What is printed of a finished run: its speed, and a line for each text and signature."""
+    """The lines printed for a finished run: its speed, and one for each text and signature."""
     lines = [
         f"{result.steps:,} steps in {result.train_seconds:,.0f} s "
         f"({result.tokens_per_second:,.0f} target tokens/s)",
@@ -204,7 +203,7 @@ def score_line(split: str, scores: Result | Averaged, prefix: str = "") -> str:
 def load_result(directory: Path) -> Result | None:
     """The result of the run in ``directory``, or None if it has not finished.
 
-    Measures of other versions are skipped, so that old results stay readable.
+    Fields that only other versions have are skipped, so that their results stay readable.
     """
     path = directory / RESULT_FILE
     if not os.path.lexists(path):
@@ -218,7 +217,7 @@ def save_result(directory: Path, result: Result) -> None:
 
 
 def content_of(result: Result) -> bytes:
-    """What :func:`save_result` writes."""
+    """The bytes that :func:`save_result` writes."""
     return to_json(to_dict(result)).encode()
 
 
@@ -226,9 +225,9 @@ def content_of(result: Result) -> bytes:
 class Measure:
     """A score by the name of its field in a :class:`Result`.
 
-    ``label`` is its name in sentences and ``short`` at the head of a column; ``digits`` are its
-    decimals, ``paper_digits`` those that the paper gives, and ``scale`` the least and the greatest
-    value that it can have. A user's own has a ``key`` in the result's ``own_scores``.
+    ``label`` is its name in sentences and ``short`` that at the head of a column; ``digits`` are
+    its decimals, ``paper_digits`` those that the paper gives, and ``scale`` the least and the
+    greatest value that it can have. A user's own has a ``key`` in the result's ``own_scores``.
     """
 
     name: str
@@ -278,7 +277,7 @@ MEASURES = {
 
 
 def valid_scores(result: Result) -> dict[str, float]:
-    """What a run scored on the validation set, by measure."""
+    """The scores of a run on the validation set, by measure."""
     found = {x: getattr(result, x) for x in MEASURES if not MEASURES[x].is_of_test}
     return {name: score for name, score in found.items() if score is not None}
 

@@ -1,4 +1,4 @@
-"""A run, as its files are at one moment."""
+"""A snapshot of one run."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run, as its newest attempt or its end left it; what is unknown is None.
+    """A snapshot of one run: how its newest attempt stands, or how it ended. None is unknown.
 
     ``name`` is its path below the folder of its table or search, ``base/seed-1`` or
     ``trial-0003``, and ``directory`` where its files are. ``state`` is ``running``, ``failed``,
     ``given up``, ``stopped``, ``waiting``, ``done``, ``pruned`` or ``stale``. ``attempt`` is the
-    newest one, ``progress`` the last report of any, and ``silent_seconds`` have passed since, if
-    that is too long for a run in progress. It has a ``result`` once it is finished, or was
-    ``pruned``; ``problem`` says why it has neither although it has ended, as a stale one.
+    newest one, ``progress`` the last report of any, and ``silent_seconds`` have passed since then,
+    if that is too long for a run in progress. A finished run has a ``result``, one that a search
+    ended early has ``pruned``; ``problem`` says why an ended run, such as a stale one, has neither.
 
-    What is big or seldom asked for is read when it is, once, of where the run is by then; damage is
-    an InputError there.
+    Large or rarely needed files are read on first use, from wherever the run is by then; a damaged
+    one raises an InputError.
     """
 
     name: str
@@ -113,12 +113,12 @@ class Run:
 
     @property
     def is_published(self) -> bool:
-        """Whether it has its own name, and not that of an attempt, which may go on."""
+        """Whether its directory has the run's own name, not that of an attempt in progress."""
         return not attempt_number(self.directory)
 
     @property
     def is_live(self) -> bool:
-        """Whether it is in progress and reports."""
+        """Whether it is in progress and still reports."""
         return self.state == RunState.RUNNING and self.silent_seconds is None
 
     @property
@@ -128,12 +128,12 @@ class Run:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Those of its attempts, oldest first."""
+        """The failures of its attempts, oldest first."""
         return self.attempt.failures if self.attempt else ()
 
     @property
     def report(self) -> Progress | None:
-        """The last report of its newest attempt; of a run that was pruned, where that was."""
+        """The last report of its newest attempt; for a pruned run, the step where it ended."""
         if self.state == RunState.PRUNED and self.pruned is not None:
             return Progress(stage=RunState.DONE, step=self.pruned.step)
         began = self.attempt.started_at if self.attempt else 0.0
@@ -141,7 +141,7 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Those of the validation set by measure, of a run that has ended."""
+        """The scores of an ended run on the validation set, by measure."""
         if self.result is not None:
             return valid_scores(self.result)
         found = self.pruned and self.pruned.perplexity
@@ -149,7 +149,7 @@ class Run:
 
     @property
     def is_only_scored(self) -> bool:
-        """Whether it has the training of another run."""
+        """Whether it was not trained itself, but scored with the training of another run."""
         return self.attempt is not None and bool(self.attempt.trained_in)
 
     @property
@@ -159,12 +159,12 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it took all steps itself, so that its time says something of other runs."""
+        """Whether it took all steps itself, so that its time predicts that of other runs."""
         return not self.is_only_scored and self.diverged_at is None
 
     @property
     def seconds(self) -> float | None:
-        """From its start to its end; only of training if it took several attempts or is a copy."""
+        """Seconds from start to end; of training only if it took several attempts or is a copy."""
         result, attempt = self.result, self.attempt
         if result is None or attempt is None or attempt.number > 1:
             return result and result.train_seconds
@@ -173,13 +173,13 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is at its end, and has its own name: no attempt goes on."""
+        """Whether it is at its end and its directory has its own name: no attempt continues."""
         return self.is_at_end and self.is_published
 
     @property
     def is_at_end(self) -> bool:
-        """Whether it is finished, pruned or stale; a broken file that says so is named in a
-        warning.
+        """Whether it is finished, pruned or stale; if the file that says so is broken, a warning
+        names it.
         """
         if self.state == RunState.STALE:
             return True
@@ -190,7 +190,7 @@ class Run:
 
     @cached_property
     def experiment(self) -> Experiment | None:
-        """What is run; None before it has begun."""
+        """The experiment that is run; None before it has begun."""
         has_begun = (self.files / CONFIG_FILE).is_file()
         return self._read(load_experiment) if has_begun else None
 
@@ -208,11 +208,11 @@ class Run:
 
     @cached_property
     def source_places(self) -> Mapping[str, Any]:
-        """Where that was on this machine, by module."""
+        """Where that source was on this machine, by module."""
         return self._find_json(PLACES_FILE) or {}
 
     def _find_json(self, name: str) -> Mapping[str, Any] | None:
-        """A file that it can do without; None if there is none, or it is damaged."""
+        """The content of an optional file; None if there is none, or it is damaged."""
         with suppress(InputError):
             if os.path.lexists(self.files / name):
                 return self._read(lambda directory: read_json(directory / name))
@@ -220,11 +220,12 @@ class Run:
 
     @cached_property
     def metrics(self) -> Sequence[Mapping[str, float]]:
-        """What it logged: for each step the figures that it has, by the names of ``COLUMNS``."""
+        """The logged metrics of each step, by the names of ``COLUMNS``; empty ones are left out."""
         found: list[Mapping[str, float]] = []
         for step, *texts in self._read(read_metrics):
-            figures = zip(COLUMNS[1:], texts, strict=True)
-            found.append({"step": int(step), **{name: float(x) for name, x in figures if x}})
+            named = zip(COLUMNS[1:], texts, strict=True)
+            values = {name: float(text) for name, text in named if text}
+            found.append({"step": int(step), **values})
         return found
 
     @property
@@ -249,8 +250,8 @@ class Run:
 
     @cached_property
     def speeds(self) -> dict[int, float]:
-        """Target tokens per second by step, each since the step logged before it; empty for runs
-        of earlier versions and for copies, which have none.
+        """Target tokens per second by step, each since the step logged before; empty for copies and
+        for runs of earlier versions.
         """
         return {int(step): float(speed) for step, speed in self._read(read_speeds) if speed}
 
@@ -329,7 +330,7 @@ def _read_run(directory: Path, name: str) -> Run:
 
 
 def _read_end(directory: Path) -> tuple[Result | None, Pruned | None, str]:
-    """The result, or where it was pruned; or what is wrong with the file that says so."""
+    """The result, or where the run was pruned, or what is wrong with the file that says so."""
     path = directory / PRUNED_FILE
     try:
         if (result := load_result(directory)) is not None:
@@ -351,7 +352,7 @@ def _state(run: Run) -> RunState:
     stage = run.report.stage if run.report else None
     if stage in _FAILED:
         return RunState.FAILED
-    # Another attempt has to follow if the result is unreadable, or its supervisor died.
+    # Another attempt must follow if the result is unreadable or the supervisor died.
     unreadable = stage == RunState.DONE and run.is_published
     is_gone = run.attempt is not None and is_running(run.attempt.worker) is False
     if stage == RunState.STOPPED or unreadable or is_gone:

@@ -1,4 +1,4 @@
-"""The source of the user's own classes of a run."""
+"""The source of the user's own classes in runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_TRIALS = 10  # that are named
 
 
 def record_source(directory: Path, names: Iterable[str]) -> None:
-    """Record the source of the classes ``names`` that the run is begun with, as far as they are the
-    user's own, and where it is now.
+    """Record the source of those of the classes ``names`` that are the user's own, as it is when
+    the run begins, and where it is on this machine.
     """
     if record := source_record(names):
         write_json(directory / PLACES_FILE, places_of(record))
@@ -24,7 +24,7 @@ def record_source(directory: Path, names: Iterable[str]) -> None:
 
 
 def record_imported(directory: Path) -> None:
-    """Add what this process has imported since to the source that the run is recorded with."""
+    """Add the files that this process has imported since then to the run's record of its source."""
     path = directory / SOURCE_FILE
     if path.exists():
         before = read_json(path)
@@ -33,13 +33,13 @@ def record_imported(directory: Path) -> None:
 
 
 def has_changed(run: Run) -> bool:
-    """Whether a file that a run had imported is another one now, as far as it is known here."""
+    """Whether a file that a run imported has changed since, as far as this machine can tell."""
     return run.source is not None and has_changed_since(run.source, run.source_places)
 
 
 def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
-    """A line with the rows, or trials, whose runs had imported a file that is another one now,
-    although what defines their class is as it was.
+    """A line that names the rows, or trials, whose runs imported a file that has changed since,
+    although the definition of their class has not.
     """
     known: dict[str, bool] = {}  # seeds have the same record
     changed: dict[str, str] = {}
@@ -54,7 +54,7 @@ def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
             changed[run.row or run.name] = run.row
     names = list(changed)
     if all(changed.values()):
-        again = f"; run … --again {','.join(names)} trains them anew"
+        again = f"; run … --again {','.join(names)} trains them again"
     else:  # trials, which may be hundreds
         again, more = "", len(names) - _MOST_TRIALS
         names = [*names[:_MOST_TRIALS], *([f"{more} more"] if more > 0 else [])]

@@ -60,7 +60,7 @@ TABLE = Table(
 WANTED = Selection(scale="tiny")
 LINE = (
     "source changed since: own, other: a file that their runs had imported; "
-    "run … --again own,other trains them anew"
+    "run … --again own,other trains them again"
 )
 
 

@@ -62,7 +62,10 @@ SHARDS = "but must be like 2/8, the second of eight"
         ("QUICK --from nowhere", "nowhere is not the directory of a table: it has no table.json"),
         ("QUICK --workers 0", 'Invalid value "0" for --workers. Must be >= 1; see --help'),
         ("QUICK --threads 0", 'Invalid value "0" for --threads. Must be >= 1; see --help'),
-        ("QUICK --workers 1.5", "Invalid value for --workers: 1.5 is no whole number; see --help"),
+        (
+            "QUICK --workers 1.5",
+            "Invalid value for --workers: 1.5 is not a whole number; see --help",
+        ),
         ("QUICK --directory=", "Invalid value for --directory: a path is empty; see --help"),
         ("collect . --into=", "Invalid value for --into: a path is empty; see --help"),
         ("dashboard --host=", "--host is empty: name an address, or leave it out"),
@@ -84,7 +87,7 @@ SHARDS = "but must be like 2/8, the second of eight"
             "(--devices-per-trial), but not both",
         ),
         ("QUICK --retries 100001", "--retries may be at most 100,000"),
-        ("QUICK --workers 577", "--workers is 577, but may be at most 576 for what there is here"),
+        ("QUICK --workers 577", "--workers is 577, but may be at most 576 on this machine"),
         (
             "QUICK --trials-per-device 65",
             "runs at a time by --trials-per-device is 585, but may be at most 576 for what there "
@@ -92,7 +95,7 @@ SHARDS = "but must be like 2/8, the second of eight"
         ),
         (
             "QUICK --ray auto --trials-per-device 65",
-            "--trials-per-device is 65, but may be at most 64 for what there is here",
+            "--trials-per-device is 65, but may be at most 64 on this machine",
         ),
         (
             f"QUICK --ray auto --devices-per-trial {10**400}",
@@ -100,8 +103,8 @@ SHARDS = "but must be like 2/8, the second of eight"
         ),
         (
             "QUICK --accumulate 99999",
-            "accumulate is 99999, but must be at least 1, and at most 200 for a batch to have a "
-            "token for each part",
+            "accumulate is 99999, but must be at least 1 and at most 200, so that each part of a "
+            "batch has a token",
         ),
         (
             f"QUICK --seeds {','.join(f'{n}001-{n + 1}000' for n in range(1, 7))}",

@@ -42,7 +42,7 @@ def test_a_declared_corpus_is_sane(corpus: Corpus) -> None:
 
 
 def test_other_addresses_than_https_are_refused() -> None:
-    with pytest.raises(InputError, match=r"^ftp://host/a\.gz is no https:// address"):
+    with pytest.raises(InputError, match=r"^ftp://host/a\.gz is not an https:// address"):
         TextFile(location="ftp://host/a.gz")
 
 
@@ -120,7 +120,9 @@ def test_a_missing_or_unclear_file_is_named(names: list[str], problem: str, tmp_
 def test_what_is_no_pair_is_refused() -> None:
     wrong: Any
     for wrong in ("x.en", None, ("x.en",)):
-        with pytest.raises(InputError, match=f"^{re.escape(repr(wrong))} is no text of a corpus"):
+        with pytest.raises(
+            InputError, match=f"^{re.escape(repr(wrong))} is not a text of a corpus"
+        ):
             files_corpus("mine", languages=("en", "de"), train=[wrong], valid=("a", "b"))
 
 

@@ -276,7 +276,7 @@ def test_a_disk_without_room_is_noticed_before_anything_is_written(
 def test_an_archive_that_grows_beyond_all_text_is_refused(wanted: str, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(archive({"x.en": bytes(10_000_000), "y.en": CONTENT}))
     file = TextFile(location=str(tmp_path / "a.tgz"), member=wanted)
-    refused(file, r"a\.tgz grows to more than 100 times its size by its member x\.en: that is no")
+    refused(file, r"a\.tgz grows to more than 100 times its size by its member x\.en: that is not")
 
 
 def test_a_mirror_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +340,7 @@ def test_secrets_of_an_address_are_for_the_download_alone(
     path.unlink()
     for variable in [name for name in os.environ if name.startswith("DATA_ADDRESS_")]:
         monkeypatch.delenv(variable)
-    refused(one, r"/get cannot be downloaded \(HTTP 401, as no file keeps a password or a que")
+    refused(one, r"/get cannot be downloaded \(HTTP 401; passwords and queries are not stored")
     assert SECRET not in "".join(capsys.readouterr())
 
 
@@ -599,8 +599,8 @@ def test_a_wrong_test_set_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("rest", "problem"),
     [
-        ("wmt13/en-de", "sacrebleu:wmt13/en-de is no side of a test set: write"),
-        ("wmt13/en-de/target", "is no side of a test set"),
+        ("wmt13/en-de", "sacrebleu:wmt13/en-de is not a side of a test set: write"),
+        ("wmt13/en-de/target", "is not a side of a test set"),
         ("vaild/en-de/source", "^unknown split 'vaild': did you mean 'valid'"),
         ("wmt13/en-de/source", r"fetch wmt13 for en-de \(no answer in 0\.1 s\); set SACREBLEU to a "
          r"folder that holds wmt13/wmt13\.en-de\.src and \.ref$"),

@@ -199,7 +199,7 @@ def test_missing_sections_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("location", ["treebank:craft/dev.XX", "treebank:craft/train.text"])
 def test_other_locations_are_refused(location: str) -> None:
-    with pytest.raises(InputError, match=f"{location} is no text of a treebank: write"):
+    with pytest.raises(InputError, match=f"{location} is not a text of a treebank: write"):
         TreebankText.of(location)
 
 

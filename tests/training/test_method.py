@@ -239,10 +239,10 @@ def test_the_average_of_schedule_free_training_is_validated(config: Config) -> N
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("def forward(self, x): pass", "has forward, which nobody calls: docs/variants.md says"),
+        ("def forward(self, x): pass", "has forward, which is not called: docs/variants.md says"),
         ("def encode(self, src, mask): pass", r"has encode, .*the model, .*row\(…, model=…\)"),
         ("schedule = 'cosine'", r"has schedule, .*write learning_rate\(self, step\)"),
-        ("def test_step(self, batch): pass", "has test_step, which nobody calls"),
+        ("def test_step(self, batch): pass", "has test_step, which is not called"),
     ],
 )
 def test_what_nobody_calls_is_refused(
@@ -262,7 +262,7 @@ def test_a_model_is_no_method_and_the_other_way_round(config: Config) -> None:
     model, method = variant_name(ModernTransformer), variant_name(Muon)
     with pytest.raises(InputError, match=r"no subclass of transformer\.TransformerModule"):
         check_classes(override(config, method=model))
-    with pytest.raises(InputError, match=r"is no subclass of transformer\.Transformer, which"):
+    with pytest.raises(InputError, match=r"is not a subclass of transformer\.Transformer, which"):
         check_classes(override(config, model=method))
     with pytest.raises(InputError, match=r"names a method: make_module\(config\) makes it"):
         TransformerModule(override(config, method=method))

@@ -194,7 +194,7 @@ def test_a_report_whose_figures_cannot_be_drawn_has_none_and_says_so(
         raise DrawingError("memory is short")
 
     monkeypatch.setattr("ablations.report.layout.draw", refuse)
-    said = "figures cannot be drawn here: memory is short, so this report has none"
+    said = "plots cannot be drawn here: memory is short, so this report has none"
     assert f"Warnings:\n  {said}\n" in write_report(TableFolder(tmp_path))
     assert not list((tmp_path / "figures").iterdir()) and not drawn(tmp_path)
     markdown = (tmp_path / "report.md").read_text("utf-8")
@@ -208,7 +208,7 @@ def test_a_limit_on_memory_costs_a_report_its_figures_alone(tmp_path: Path) -> N
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
     command = f"from ablations.cli import PROGRAM; PROGRAM.run(['report', {str(tmp_path)!r}])"
     ran = subprocess.run([sys.executable, "-c", limited + command], check=True, capture_output=True)
-    assert b"figures cannot be drawn here: signal 5 ended" in ran.stdout
+    assert b"plots cannot be drawn here: signal 5 ended" in ran.stdout
     assert drawn(tmp_path) == {}
 
 

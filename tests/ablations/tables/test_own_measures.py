@@ -162,7 +162,7 @@ def test_a_function_that_fails_is_not_called_for_each_run(
     for seed in (1, 2):
         hypotheses_path(Cell("base", seed).directory(out), "valid").write_text("eins\n" * 3)
     monkeypatch.setattr(own_measures, "text_of_split", lambda *_: (["one"] * 5, ["eins"] * 5))
-    with pytest.warns(UserWarning, match="no score by errors, which fails: ValueError") as warned:
+    with pytest.warns(UserWarning, match="no score by errors, which failed: ValueError") as warned:
         assert call(RUN)[0] == 0
     assert len([x for x in warned if "no score" in str(x.message)]) == 1
 

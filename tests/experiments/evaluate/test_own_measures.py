@@ -57,7 +57,7 @@ def test_a_run_has_the_score_of_its_translations_and_a_function_that_fails_costs
     names = [variant_name(f"{own}:{name}") for name in ("letters", "broken")]
     experiment = tiny_experiment(folder)
     experiment = dataclasses.replace(experiment, own_measures=tuple(names))
-    with pytest.warns(UserWarning, match="^no score by broken, which fails: ZeroDivisionError: d"):
+    with pytest.warns(UserWarning, match="^no score by broken, which failed: ZeroDivisionError: d"):
         result = run(experiment, tmp_path / "run", log="none")
     assert result is not None and load_experiment(tmp_path / "run") == experiment
     _, references = prepare(experiment.config).text("valid")
@@ -74,12 +74,12 @@ def test_a_run_has_the_score_of_its_translations_and_a_function_that_fails_costs
     [
         ("endless", "ValueError: it gives inf"),
         ("leaves", "SystemExit: 3"),
-        ("NUMBER", "InputError: NUMBER in .* is no function"),
+        ("NUMBER", "InputError: NUMBER in .* is not a function"),
     ],
 )
 def test_what_gives_no_score_is_said(name: str, reason: str, own: Path) -> None:
     functions = [variant_name(f"{own}:{each}") for each in (name, "letters")]
-    with pytest.warns(UserWarning, match=f"^no score by {name}, which fails: {reason}"):
+    with pytest.warns(UserWarning, match=f"^no score by {name}, which failed: {reason}"):
         found = own_scores(functions, TEXT, ["eins drei"])
     assert found == {score_key(functions[1]): 2.0}
 

@@ -41,7 +41,7 @@ def test_a_checkpoint_that_training_removes_meanwhile_is_named(
     removed = finished / "checkpoints" / "step-00000020.ckpt"
     monkeypatch.setattr("experiments.evaluate.trained.choose_checkpoints", lambda *_: [removed])
     (line,) = call("evaluate", finished).lines
-    assert line.endswith(f"{removed} was removed, as by training: try again")
+    assert line.endswith(f"{removed} has just been removed: try again")
 
 
 def test_both_means_are_scored_and_the_translations_of_one_kept(folder: Path, tmp_path: Path):
@@ -254,7 +254,7 @@ def test_a_parser_and_its_export_translate_each_sentence_into_a_tree(
     exported = ("export", directory, "--format", "ctranslate2", "--output", tmp_path / "other")
     assert call(*exported).code == 0
     refused = call("evaluate", tmp_path / "other")
-    assert refused.code == 2 and "is of a parser, which may write trees alone" in refused.stderr
+    assert refused.code == 2 and "is a parser's, which may write only trees" in refused.stderr
     assert call("attention", directory, "( w2 f1").code == 0
     tree = linearise(next(read_trees(last, "output")))  # another one on each kind of machine
     assert tree.count("XX") == 3 and tree in (directory / "attention.html").read_text()

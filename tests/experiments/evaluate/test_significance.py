@@ -98,7 +98,7 @@ def test_runs_are_compared_by_their_translations(
 def test_trees_are_not_compared_by_bleu(tmp_path: Path) -> None:
     new_run(tmp_path / "run", EXPERIMENTS["craft_short"])
     run = read_run(tmp_path / "run")
-    with pytest.raises(InputError, match="run is of a parser, and BLEU is of translations"):
+    with pytest.raises(InputError, match="run is a parser's, and BLEU is for translations"):
         compare_runs(run, run, "valid")
 
 

@@ -223,7 +223,7 @@ def test_what_is_no_export_is_not_replaced(
     for name in files:
         (tmp_path / name).write_text("mine")
     ended = call("export", finished, "--format", "safetensors", "--output", tmp_path)
-    assert ended.code == 2 and "exists and is no earlier export of this kind" in ended.stderr
+    assert ended.code == 2 and "exists and is not an earlier export of this kind" in ended.stderr
     assert [(tmp_path / name).read_text() for name in files] == ["mine"] * len(files)
 
 
@@ -353,7 +353,7 @@ def test_ctranslate2_divides_by_a_power_of_the_length(
 @pytest.mark.parametrize(
     ("break_it", "words", "said"),
     [
-        (lambda x: (x / "experiment.json").unlink(), (), "as exports of earlier versions: export"),
+        (lambda x: (x / "experiment.json").unlink(), (), ": an earlier version wrote it; export"),
         (lambda x: (x / "model.bin").write_bytes(b"0" * 99), (), "CTranslate2 cannot read"),
         (lambda _: None, ("--average", "2"), "is an export and holds no checkpoints to average"),
     ],

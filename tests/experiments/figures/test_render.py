@@ -31,9 +31,9 @@ class Call:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (Call(os.abort), "figures cannot be drawn here: signal 6 ended the process that draws"),
+        (Call(os.abort), "plots cannot be drawn here: signal 6 ended the process that draws"),
         (Call(signal.raise_signal, signal.SIGTRAP), "signal 5 ended the process that draws them"),
-        (Call(time.sleep, 60), "figures cannot be drawn here: it takes more than 1 seconds"),
+        (Call(time.sleep, 60), "plots cannot be drawn here: it takes more than 1 seconds"),
         (Call(exec, "raise SystemExit('Vega: no mark\\n    at line 7')"), "here: Vega: no mark"),
         (Call(exec, "raise SystemExit(3)"), "here: no reason was given"),
     ],
@@ -52,7 +52,7 @@ def test_a_script_that_cannot_be_made_leaves_pages_without_it(
 ) -> None:
     monkeypatch.setenv("DATA_CACHE", str(tmp_path))
     monkeypatch.setattr(render, "_SNIPPET", Call(os.abort))
-    with pytest.warns(UserWarning, match="no interactive figures: figures cannot be drawn here"):
+    with pytest.warns(UserWarning, match="no interactive plots: plots cannot be drawn here"):
         assert render.script.__wrapped__() == ""
     assert not (tmp_path / "figures").exists()
 

@@ -244,13 +244,15 @@ def test_a_checkpoint_of_another_training_is_refused(
         path.unlink()
     for _, path in step_checkpoints(tmp_path / "other"):
         shutil.copy(path, directory / "checkpoints")
-    refused = r"step-000000.*\.ckpt is of another training, with another seed or other settings"
+    refused = (
+        r"step-000000.*\.ckpt belongs to another training, with another seed or other settings"
+    )
     with pytest.raises(InputError, match=refused):
         run(ours, directory)
     assert step_checkpoints(directory) and not (directory / "result.json").exists()
     for verb in ("evaluate", "translate"):
         ended = call(verb, directory)
-        assert ended.code == 2 and "is of another training" in ended.stderr
+        assert ended.code == 2 and "belongs to another training" in ended.stderr
 
 
 def test_a_checkpoint_of_another_training_to_be_averaged_is_refused_at_the_start(
@@ -264,7 +266,7 @@ def test_a_checkpoint_of_another_training_to_be_averaged_is_refused_at_the_start
         shutil.copy(path, directory / "checkpoints" / "step-00000030.ckpt")
     for path in (directory / "checkpoints").glob("step-00000040*"):
         path.rename(path.with_name("step-00000035-stop.ckpt"))
-    with pytest.raises(InputError, match=r"step-00000030\.ckpt is of another training"):
+    with pytest.raises(InputError, match=r"step-00000030\.ckpt belongs to another training"):
         run(ours, directory)
 
 

@@ -113,7 +113,7 @@ def test_a_variant_that_is_refused_claims_no_directory(
         "class Own(Transformer):\n    def training_step(self): pass\n"
     )
     config = override(experiment.config, model=variant_name(f"{own}:Own"))
-    with pytest.raises(InputError, match="has training_step, which nobody calls"):
+    with pytest.raises(InputError, match="has training_step, which is not called"):
         run(dataclasses.replace(experiment, config=config), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

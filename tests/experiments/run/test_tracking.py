@@ -203,7 +203,7 @@ def _silent() -> None:
 
 
 FAILURES: dict[str, tuple[str, Callable[..., None]]] = {
-    "W&B fails, so it gets no more of this run: Conn": ("log", _broken),
+    "W&B failed, so it gets no more of this run: Conn": ("log", _broken),
     "W&B does not answer: sync its folder later": ("finish", _broken),
     "W&B does not answer: sync": ("finish", _silent),
 }
