@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need".
 
-Everything that is needed to train with your own Lightning Trainer is exported here. What needs
-torch is imported on first use.
+It exports everything needed to train with your own Lightning Trainer. Names that need torch are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MODULE_OF = {
     "make_module": "training.method",
 }
 
-# oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a product.
+# oneDNN, which multiplies bf16 on CPUs, caches the code it compiles for each shape of a matmul.
 # Every batch has new shapes, so its two caches of 1,024 entries grow to gigabytes; 64 are as fast.
-# They are read at the first product, and a value that the user has set is kept.
+# They are read at the first matmul, and a value that the user has set is kept.
 for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_cache, "64")
 

@@ -43,7 +43,7 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
 
 
 def _check_fields(config: Any) -> None:
-    """Check each field by its type and the tables above; None stands for a setting that is off."""
+    """Check each field against its type and the tables above; None means that a setting is off."""
     for each in dataclasses.fields(config):
         name, value = each.name, getattr(config, each.name)
         _, kind = config_fields()[name]
@@ -75,9 +75,9 @@ class ModelConfig:
     """Section 3 and the columns of Table 3.
 
     ``d_k`` and ``d_v`` are widths per head and need not multiply with ``num_heads`` to
-    ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share. Of learned
-    positions there are ``max_positions``; words further on share the last. ``model`` names a
-    variant, see ``transformer.variant``, and ``options`` its arguments; None is the paper's.
+    ``d_model``. ``vocab_size`` is the number of word-pieces, which both languages share. There are
+    ``max_positions`` learned positions; later words share the last one. ``model`` names a variant,
+    see ``transformer.variant``, and ``options`` its arguments; None is the paper's model.
     """
 
     vocab_size: int = 37_000
@@ -133,16 +133,16 @@ class TrainingConfig:
     cosine to zero at ``max_steps``; ``learning_rate_factor`` multiplies any. ``precision`` ``auto``
     is bf16 where that is faster: from ``d_model`` 256 on GPUs that multiply it, from 128 on such
     CPUs. ``threads`` is the number of CPU threads per process, None for torch's choice; another
-    number rounds differently, and one draws other masks of dropout than more. ``clip_norm`` bounds
-    the norm of the gradient (the paper does not clip). ``average_checkpoints`` is how many of the
-    last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); the average of
+    number rounds differently, and one thread draws other dropout masks than several. ``clip_norm``
+    bounds the norm of the gradient (the paper does not clip). ``average_checkpoints`` is how many
+    of the last checkpoints are averaged for evaluation (section 6.1; 1 for Table 3); the average of
     ``also_average`` of them is scored on the validation set as well. Checkpoints are written every
     ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
     10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
-    products; by default it does from ``d_model`` 256 on one GPU, see
-    :mod:`transformer.training.fast_steps`. Rounding and the masks of dropout differ. ``method``
-    names a subclass of ``TransformerModule`` that trains in another way, and ``method_options`` its
-    arguments; None is the paper's.
+    products; by default it does so from ``d_model`` 256 on one GPU, see
+    :mod:`transformer.training.step_kinds`. Rounding and dropout masks then differ. ``method`` names
+    a subclass of ``TransformerModule`` that trains in another way, and ``method_options`` its
+    arguments; None is the paper's method.
     """
 
     seed: int = 1
@@ -193,7 +193,7 @@ class Config:
     """Everything that determines the result of a run.
 
     ``named`` are the fields that :func:`override` was given, whatever their values: a scale leaves
-    them as they are. It is neither compared nor written.
+    these unchanged. It is neither compared nor written.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -204,8 +204,8 @@ class Config:
 
     @property
     def without_folders(self) -> Config:
-        """With the names alone of local text, and without how steps are computed, to compare it
-        with that of another machine.
+        """A copy for comparison with another machine's: local text by its name alone, and without
+        the choice of how steps are computed.
         """
         return override(self, corpus=self.data.corpus.placed(None), compile=None)
 
@@ -245,7 +245,7 @@ def override(config: Config, **changes: object) -> Config:
 
 
 def text_settings(config: Config) -> tuple[DataConfig, int]:
-    """What the prepared text depends on: the same for all batch sizes."""
+    """The settings that the prepared text depends on; the batch size is not one of them."""
     data = config.without_folders.data
     return dataclasses.replace(data, tokens_per_batch=data.max_length), config.model.vocab_size
 
@@ -257,9 +257,9 @@ _MAY_CHANGE = ("corpus", "compile", "average_checkpoints", "also_average")
 
 
 def training_digest(config: Config) -> str:
-    """A hash of the settings that must stay as they are from a training's first step to its last.
+    """A hash of the settings that must not change between a training's first step and its last.
 
-    Decoding does not count, nor the name of a class's file, whose source has its own digest.
+    Decoding does not count, nor does the name of a class's file: its source has its own digest.
     Defaults are left out, so that a later version may add a setting.
     """
     settings: dict[str, object] = {}

@@ -27,10 +27,10 @@ def _check_strings(*values: object) -> None:
 
 
 def check_address(address: str, what: str) -> None:
-    """Check that one can tell the password of an address, which the message does not repeat."""
+    """Check that the password in an address can be recognised; the message does not repeat it."""
     try:
         is_sound = urlsplit(address).port != 0 and not re.search(r"\s", address)
-    except ValueError:  # as if a password with a slash was a port
+    except ValueError:  # a password with a slash looks like a port
         is_sound = False
     if not is_sound:
         raise InputError(
@@ -72,7 +72,7 @@ class TextFile:
         if self.is_download:
             self._put_secrets_away()
         if "://" in self.location and not self.is_download:
-            raise InputError(f"{self.location} is no https:// address: fetch it, and give its path")
+            raise InputError(f"{self.location} is not an https:// address: fetch it; give its path")
         if self.location.encode(errors="replace").decode() != self.location:  # JSON cannot hold it
             raise InputError(f"{self.location!r} has a name that is not UTF-8: rename it")
         # Kept in the cache under these paths; configurations of others must not choose the place.
@@ -93,7 +93,7 @@ class TextFile:
 
     @property
     def _variable(self) -> str:
-        """The variable of the environment with the whole address, which no file should hold."""
+        """The environment variable with the whole address, which no file should contain."""
         key = hashlib.sha256(f"{self.location} {self.sha256}".encode()).hexdigest()
         return f"DATA_ADDRESS_{key[:16]}"
 
@@ -190,8 +190,10 @@ class Corpus:
             raise InputError(f"the corpus {self.name} has {kind} with several references: give one")
 
     def placed(self, folder: Path | None) -> Corpus:
-        """With relative paths resolved against ``folder``; with None, names in place of paths, as
-        the text may lie elsewhere on another machine, and is known by its checksums.
+        """A copy with relative paths resolved against ``folder``.
+
+        With None, file names replace the paths: on another machine the text may lie elsewhere, and
+        its checksums identify it.
         """
 
         def file(side: TextFile) -> TextFile:
@@ -218,7 +220,7 @@ class Corpus:
 
     @property
     def measure(self) -> str:
-        """The score of what is written for its text: ``bleu``, or ``f1`` of trees."""
+        """The main score of its outputs: ``bleu``, or ``f1`` for trees."""
         return "f1" if self.task == "parsing" else "bleu"
 
     @property

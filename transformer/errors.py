@@ -1,4 +1,4 @@
-"""The exception for errors of the user."""
+"""Exceptions for bad input, without passwords in their messages."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class InputError(Exception):
 
 
 class BlockedError(InputError):
-    """What a run needs is missing, has changed or is in use: once it is as it should be, the same
-    command continues.
+    """What a run needs is missing, has changed or is in use; once that is fixed, the same command
+    continues.
     """
 
 

@@ -32,7 +32,7 @@ def takes(kind: Any) -> str:
     words |= {str: "a string", Corpus: "a Corpus", Options: "Options"}
     if get_origin(first) is Literal:
         words = {first: f"one of {', '.join(get_args(first))}"}
-    return words[first] + " or none" * (NoneType in others)
+    return f"{words[first]} or none" if NoneType in others else words[first]
 
 
 def fits(value: object, kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Read and write whole files, in folders of others too.
+"""Read and write whole files, safely in other people's folders.
 
 A folder may come from somebody else. What is read or written in it is a plain file: a link could
 lead to any file of the user's, and a pipe or a device keep a reader waiting.
@@ -24,10 +24,10 @@ from typing import Any, BinaryIO, Literal, TextIO, cast
 from transformer.errors import InputError
 
 _UNFINISHED = ".part"
-# What a file system says that cannot sync a folder.
+# Errors of a file system that cannot sync a folder.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _POLL_SECONDS = 0.1
-_MOST_BYTES = 16_000_000  # of a file that has settings or figures, and is held in memory
+_MOST_BYTES = 16_000_000  # of a file with settings or scores, which is held in memory
 _MOST_COPIED = 1_000_000_000  # and of one that is copied, or read by a library
 _MOST_DIGITS = 20  # as many as a seed of 64 bits has
 _KINDS = {
@@ -102,11 +102,11 @@ def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
 
 
 def _too_large(path: Path, most: int) -> InputError:
-    return InputError(f"{path} has more than {most / 1e6:.0f} MB, and is no file of a run")
+    return InputError(f"{path} has more than {most / 1e6:.0f} MB, and is not a file of a run")
 
 
 def read_text(path: Path) -> str:
-    """The text of a small plain file, without what it could do to a terminal."""
+    """The text of a small plain file, with control characters spelled out."""
     return visible(read_bytes(path).decode(errors="replace").replace("\r\n", "\n"))
 
 
@@ -221,7 +221,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, seconds: float = math.inf, shared: bool = False) -> Generator[TextIO]:
-    """Hold the lock of a file, which is made; the system releases it however the process ends.
+    """Hold the lock of a file, created if needed; the system releases it however the process ends.
 
     Raises:
         BlockingIOError: if another process has it for so many ``seconds``.

@@ -60,7 +60,9 @@ def counted(number: int, noun: str) -> str:
 def millions(parameters: int) -> str:
     """Parameters in millions, to three digits: ``65.1``, ``0.562``."""
     value = parameters / 1e6
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
 def flops(value: float | None) -> str:

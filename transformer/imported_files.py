@@ -1,10 +1,11 @@
 """The files that the process of a run has imported.
 
-Of the user's own classes only: the files that define them, and what lies outside the environment
-and the project, as a file in a folder that was put on ``sys.path``. The run keeps their text, which
-nothing imports from there. It is compared as syntax trees, without comments and docstrings, without
-tables and search spaces and, in the files that :mod:`transformer.sources` has walked, without the
-classes and functions that it did not reach. Which files of data a class reads is not watched.
+They are recorded for runs with classes of the user's own: the files that define these classes, and
+those outside the environment and the project, such as files in a folder that was put on
+``sys.path``. The run keeps their text; nothing is ever imported from it. Texts are compared as
+syntax trees, without comments and docstrings, without tables and search spaces and, in the files
+that :mod:`transformer.sources` has walked, without the classes and functions that it did not reach.
+Data files that a class reads are not watched.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from transformer.files import read_text
 from transformer.sources import definitions, is_installed, is_main, statements_of
 from transformer.variant import digest_of, is_own, source_file, split_name
 
-# Of these rules. A record of another one is not compared.
+# The version of these rules. A record made by another version is not compared.
 _RULE = 1
 _MOST_LETTERS = 1_000_000  # of one file; larger ones are left out
 _MOST_IN_ALL = 4_000_000
-_MOST_ABOVE = 2  # folders: what lies farther away goes by the name of its module
+_MOST_ABOVE = 2  # folders: files farther away are known by the names of their modules
 _PROJECT = tuple(Path(__file__).parents[1] / x for x in ("transformer", "experiments", "ablations"))
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
 _OF_ENVIRONMENT = tuple(f"{x}{os.sep}" for x in (*_LIBRARIES, *map(os.path.realpath, _LIBRARIES)))
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _DECLARED = {"TABLE", "SPACE"}
-# With these a file may reach what it does not name.
+# With these a file may use what it does not name.
 _REFLECTION = re.compile(
     r"(?<![\w.])(__import__|eval|exec|globals|locals|vars)\("
     r"|\b(sys\.modules|import_module|__init_subclass__|__subclasses__|metaclass)\b"
@@ -48,10 +49,10 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Record:
-    """The files of ``classes``, which are the names of the user's own.
+    """The files of ``classes``, the names of the user's own.
 
-    ``files`` has the text of each file below the module of a class, whose folder its path starts
-    at; one that lies far from there has the name of its module in place of a path.
+    ``files`` has the text of each file, by the module of a class and the path from that module's
+    folder; a file that lies far from there has the name of its module in place of a path.
     """
 
     rule: int = _RULE
@@ -60,7 +61,7 @@ class _Record:
 
 
 def source_record(names: Iterable[str]) -> dict[str, Any]:
-    """What a run keeps of the source of the classes ``names``; empty without one of the user's."""
+    """What a run keeps of the source of the classes ``names``; empty if none is the user's own."""
     own = sorted({name for name in names if is_own(name)})
     if not own:
         return {}
@@ -71,7 +72,7 @@ def source_record(names: Iterable[str]) -> dict[str, Any]:
 
 
 def with_imported(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with the files that the process has imported since; the others stay as they were."""
+    """The record with the files added that the process has imported since; others are unchanged."""
     if (found := _read(record)) is None:
         return dict(record)
     _add(found, _imported())
@@ -79,7 +80,7 @@ def with_imported(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(record: Mapping[str, Any]) -> _Record | None:
-    """A record; None if it is of another rule, or damaged."""
+    """A record; None if another version of the rules made it, or it is damaged."""
     if record.get("rule") != _RULE:
         return None
     with suppress(InputError):
@@ -93,12 +94,12 @@ def places_of(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def has_changed_since(record: Mapping[str, Any], places: Mapping[str, Any] | None = None) -> bool:
-    """Whether a file of a record is here and is another one now, although what defines the classes
-    is here and is as it was.
+    """Whether a file of a record is here and has changed, although the definitions of the classes
+    are here and have not.
 
     Args:
-        places: where the files of the classes were, to look there for those whose place is not
-            known; none is imported
+        places: where the files of the classes were, for those whose place is not known now; none
+            is imported
     """
     if (found := _read(record)) is None:
         return False
@@ -132,7 +133,7 @@ def _near(name: str, file: Path) -> tuple[set[str], set[Path]]:
 
 
 def _places(modules: Iterable[str], places: Mapping[str, Any]) -> dict[str, Path]:
-    """The file of each module that is known here, or else is one of ``places``."""
+    """The file of each module, as it is known here or else by ``places``."""
     found: dict[str, Path] = {}
     for module in modules:
         with suppress(InputError):
@@ -150,7 +151,7 @@ def _located(path: Path) -> Path:
 
 
 def _imported() -> Iterator[tuple[Path, str]]:
-    """The files and names of modules that are neither of the environment nor of the project."""
+    """The files and names of imported modules outside the environment and the project."""
     found: dict[Path, str] = {}
     modules: dict[str, object] = {**sys.modules}
     for name, module in modules.items():
@@ -161,7 +162,7 @@ def _imported() -> Iterator[tuple[Path, str]]:
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
         if _is_of_environment(file):
-            continue  # of thousands of modules nearly all
+            continue  # nearly all of thousands of modules
         path = _located(Path(file))
         if not _is_of_environment(str(path)) and not any(map(path.is_relative_to, _PROJECT)):
             is_import = name.replace(".", "").isidentifier() and not name.startswith("__")
@@ -187,7 +188,7 @@ def _add(record: _Record, paths: Iterable[tuple[Path, str]]) -> None:
 
 
 def _portable(path: Path, name: str, folders: Mapping[str, Path]) -> tuple[str, str]:
-    """The module of a class, and the path from there."""
+    """The module of a class, and the path of a file from there."""
     for module, folder in folders.items():
         if path.is_relative_to(folder):
             return module, path.relative_to(folder).as_posix()
@@ -199,7 +200,7 @@ def _portable(path: Path, name: str, folders: Mapping[str, Path]) -> tuple[str, 
 
 
 def _find(key: str, folder: Path) -> Path | None:
-    """The file that :func:`_portable` named so."""
+    """The file to which :func:`_portable` gave this name."""
     path = PurePosixPath(key)
     if key.endswith(".py"):
         if path.is_absolute() or ".." in path.parts[_MOST_ABOVE:]:
@@ -224,7 +225,7 @@ def _text(path: Path) -> str | None:
 
 
 def _compared(record: _Record, places: Mapping[str, Path]) -> Iterator[tuple[Path, str, str]]:
-    """Each file that is here, its text in the record, and now."""
+    """Each file that is here, with its text in the record and its text now."""
     for module, file in places.items():
         for key, before in record.files[module].items():
             path = _find(key, _located(file).parent)

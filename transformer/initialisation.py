@@ -1,4 +1,4 @@
-"""A variant starts from the weights that the base draws."""
+"""Start a variant from the weights that the base draws."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _RecordDraws(_Draws):
         self.states: dict[Region, Tensor] = {}
 
     def draw(self, region: Region, fill: Callable[[], Any]) -> Any:
-        self.states[region] = torch.get_rng_state()  # of a weight drawn twice, the last
+        self.states[region] = torch.get_rng_state()  # if a weight is drawn twice, the last one
         return fill()
 
 
@@ -80,7 +80,7 @@ class _RepeatDraws(_Draws):
 
     def draw(self, region: Region, fill: Callable[[], Any]) -> Any:
         address, offset, shape = region
-        # Taken out, or who draws a weight until it pleases would draw the same for ever.
+        # Removed, or code that draws a weight until it fits would draw the same one for ever.
         state = self._states.pop((self._names.get(address, ""), offset, shape), None)
         if state is None:
             return fill()

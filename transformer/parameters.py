@@ -30,7 +30,7 @@ class Option:
     default: Value
 
     def check(self, value: object) -> Value:
-        """``value``, as a number of the right type; refused if it is not one of its type."""
+        """``value``, a whole number as a float if the type is float; other types are refused."""
         is_finite = not isinstance(value, float) or math.isfinite(value)
         if not fits(value, self.kind) or not is_finite:
             raise InputError(f"{self.name} is {value!r}, but must be {takes(self.kind)}")
@@ -69,7 +69,7 @@ def resolve(name: str, given: Mapping[str, object]) -> Options:
 
 
 def _options_of(module: str, kind: str, file: Path) -> dict[str, Option] | None:
-    """Those of a class in a file; None where it has no arguments of its own."""
+    """The options of a class in a file; None if it is not there, or declares none."""
     tree = ast.parse(file.read_bytes())
     found = [x for x in ast.walk(tree) if isinstance(x, ast.ClassDef) and x.name == kind]
     if not found:
@@ -88,7 +88,7 @@ def _options_of(module: str, kind: str, file: Path) -> dict[str, Option] | None:
 def _options_of_base(
     module: str, base: str, file: Path, tree: ast.Module
 ) -> dict[str, Option] | None:
-    """Those of a base class, which this file defines or imports."""
+    """The options of a base class, which this file defines or imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == base:
             return _options_of(module, base, file)
@@ -137,7 +137,7 @@ def _read(arguments: ast.arguments, kind: str) -> dict[str, Option]:
 
 
 def _kind(node: ast.expr) -> Any:
-    """The type that an annotation names; ValueError for another one."""
+    """The type that an annotation names; ValueError if it is not one that options may have."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return _kind(ast.parse(node.value, mode="eval").body)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):

@@ -31,7 +31,8 @@ def load_pretrained(directory: Path | str) -> tuple[Transformer, Vocabulary]:
     try:
         values = read_json(path.resolve())["config"]["model"]
     except (InputError, KeyError, TypeError) as error:
-        raise InputError(f"{directory} is no export: {path} cannot be used ({error!r})") from error
+        reason = f"{path} cannot be used ({error!r})"
+        raise InputError(f"{directory} is not an export: {reason}") from error
     config = from_dict(ModelConfig, values, str(path))
     if not (Path(directory) / WEIGHTS_FILE).is_file():
         raise InputError(

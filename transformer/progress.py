@@ -28,16 +28,16 @@ def show_progress(
 ) -> Generator[Callable[..., float | None]]:
     """Yield a function to be called with how much of ``total`` is done, and show it.
 
-    It takes figures as well, in words, and returns the seconds left; None if that is unknown.
+    It also takes a text with further numbers, and returns the seconds left; None if unknown.
 
     Args:
         what: the work, as it is displayed
         total: None if unknown
-        done: by an earlier start; the remaining time is estimated without it
+        done: how much an earlier start has done; the remaining time is estimated without it
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
-    columns = *columns, TimeRemainingColumn(), TextColumn("{task.fields[figures]}", markup=False)
+    columns = *columns, TimeRemainingColumn(), TextColumn("{task.fields[numbers]}", markup=False)
     bar = Progress(
         *columns,
         console=console,
@@ -45,18 +45,18 @@ def show_progress(
         get_time=lambda: time.monotonic(),
         speed_estimate_period=_PERIOD_SECONDS,
     )
-    bar.add_task(what, total=total, completed=done, figures="")
+    bar.add_task(what, total=total, completed=done, numbers="")
     (task,) = bar.tasks
     printed = time.monotonic()
 
-    def update(done: float, figures: str = "") -> float | None:
+    def update(done: float, numbers: str = "") -> float | None:
         nonlocal printed
-        bar.update(task.id, completed=done, figures=figures)
+        bar.update(task.id, completed=done, numbers=numbers)
         left = task.time_remaining
         if not console.is_terminal and time.monotonic() - printed >= _LINE_SECONDS:
             printed = time.monotonic()
             rest = "" if left is None else f", {duration(left)} left"
-            print(f"{what}: {task.percentage:.0f}%{rest}{figures}", file=sys.stderr, flush=True)
+            print(f"{what}: {task.percentage:.0f}%{rest}{numbers}", file=sys.stderr, flush=True)
         return left
 
     with bar if console.is_terminal else nullcontext():
@@ -65,7 +65,7 @@ def show_progress(
 
 @contextmanager
 def show_activity(what: str) -> Generator[None]:
-    """Show that work is in progress whose remaining time is unknown."""
+    """Show that work is in progress, without an estimate of the remaining time."""
     console = Console(stderr=True)
     if not console.is_terminal:
         print(what, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Load Python files of users."""
+"""Load a user's Python files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def load_file(path: Path, kind: str) -> ModuleType:
     """Run a Python file and return it as a module; it may import what lies in its folder.
 
     Args:
-        path: of the file
+        path: the file
         kind: what it should declare, such as "table", for the message
     """
     if not path.is_file():
@@ -38,7 +38,7 @@ def load_file(path: Path, kind: str) -> ModuleType:
 
 
 def _place(error: BaseException, path: Path) -> str:
-    """The file and line that failed: of a user's file or of one that it imports from its folder; a
+    """The file and line that failed, in a user's file or in one that it imports from its folder; a
     syntax error names its line itself.
     """
     frames = traceback.extract_tb(error.__traceback__)

@@ -6,7 +6,7 @@ function that a decorator registers, a call such as ``torch.set_default_dtype``.
 in the class's file and in the modules and packages of its folder. Comments, docstrings and what the
 class does not use do not count.
 
-Not seen is what a module does that lies elsewhere, and what a file of data has.
+What modules elsewhere do, and what data files contain, is not seen.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def definitions(module: str, kind: str, file: Path) -> tuple[set[str], set[Path]
 
 @functools.cache
 def statements_of(path: Path, source: bytes) -> list[ast.stmt]:
-    """The statements of a file, without docstrings, unless it reads some.
+    """The statements of a file, without docstrings, unless the file reads some.
 
     Raises:
         InputError: if it is not Python.
@@ -157,7 +157,7 @@ _installed_packages = functools.cache(importlib.metadata.packages_distributions)
 
 
 def is_installed(module: str) -> bool:
-    """Whether its package is; a file in the working directory is not."""
+    """Whether a module's package is installed; a file in the working directory is not."""
     package = module.partition(".")[0]
     return package == __package__ or package in _installed_packages()
 
@@ -171,7 +171,7 @@ class _Folder:
 
     def imported(self, file: Path, statement: ast.stmt, name: str) -> Iterator[tuple[Path, str]]:
         """What a statement imports from the folder: each name with its file, and all names of a
-        module that is imported as a whole. Of a statement that binds ``name``, only what it is.
+        module that is imported as a whole. If the statement binds ``name``, only that counts.
         """
         takes_all = isinstance(statement, _Definition) or not _binds(statement, name)
         for node in ast.walk(statement):

@@ -9,7 +9,7 @@ import textwrap
 
 
 def line_width() -> int | None:
-    """The letters in a line of the terminal, or ``COLUMNS``; None if output goes elsewhere, where
+    """The width of the terminal in letters, or ``COLUMNS``; None if output goes elsewhere, where
     lines stay whole.
     """
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
@@ -18,9 +18,9 @@ def line_width() -> int | None:
 
 
 def wrap(line: str, width: int | None) -> str:
-    """A line broken at spaces into lines of at most ``width`` letters, two more to the right.
+    """Break a line at spaces into lines of at most ``width`` letters, indented by two more.
 
-    A word that is longer, such as a path, stays whole. None is for any width.
+    A longer word, such as a path, stays whole. None does not limit the width.
     """
     if width is None or len(line) <= width:
         return line

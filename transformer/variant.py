@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 # The files that may be imported, as JSON, for the processes that this one starts.
 FILES_VARIABLE = "TRANSFORMER_VARIANTS"
-# By name: a process keeps the class that it began with, though its file may be edited meanwhile.
+# By name: a process keeps the class that it began with, even if its file is edited meanwhile.
 _LOADED: dict[str, type[Any]] = {}
 # By file and class: the digest, and the content of each file that it was made of.
 _DIGESTS: dict[tuple[Path, str], tuple[str, dict[Path, bytes]]] = {}
-# Of the training, beside Lightning's own: a variant that has them would expect them to be called.
+# Names of training besides Lightning's own: a variant that has them expects them to be called.
 _OF_TRAINING = (
     *("learning_rate", "loss", "optimizer", "per_target", "schedule", "scored_weights"),
     *("sums", "take_step", "training_loss"),
@@ -71,7 +71,7 @@ _MOVED: dict[str, tuple[str | None, str, dict[str, Value]]] = {
 
 
 def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.Module]) -> None:
-    """Put ``make(part)`` in the place of each part of ``model`` that is a ``kind``."""
+    """Replace each part of ``model`` that is a ``kind`` by ``make(part)``."""
     for parent in list(model.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, kind):
@@ -81,7 +81,7 @@ def replace_parts(model: nn.Module, kind: type[Part], make: Callable[[Part], nn.
 def build(config: ModelConfig) -> Transformer:
     """The model of ``config``, its weights drawn from torch's current generator.
 
-    A variant starts from the weights that the base would draw here, as far as it has them.
+    A variant starts from the weights that the base would draw here, where it has the same ones.
     """
     import torch
 
@@ -106,7 +106,7 @@ def build(config: ModelConfig) -> Transformer:
 
 
 def classes_of(config: Config) -> list[str]:
-    """The names of the classes that a configuration has in place of the paper's."""
+    """The names of the classes by which a configuration replaces the paper's."""
     return [name for name in (config.model.model, config.training.method) if name is not None]
 
 
@@ -148,7 +148,7 @@ def _check_source(name: str, word: str) -> None:
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function called ``name``, which is named as a class is.
+    """The function called ``name``; functions are named like classes.
 
     Raises:
         InputError: if its file is missing, or is not the one that the name was made of.
@@ -158,12 +158,12 @@ def load_function(name: str) -> Callable[..., Any]:
     if source_digest(module, kind) != digest:
         raise InputError(f"{kind} in {source} has changed since: run the table again")
     if not callable(function):
-        raise InputError(f"{kind} in {source} is no function")
+        raise InputError(f"{kind} in {source} is not a function")
     return function
 
 
 def _imported(name: str) -> tuple[Any, Path]:
-    """What a module has under the name, or None, and the file of the module."""
+    """The module's object of this name, or None, and the file of the module."""
     module, kind, _ = split_name(name)
     source = source_of(module)
     try:
@@ -179,7 +179,7 @@ def _import(name: str, of: type[Kind], word: str) -> type[Kind]:
     if not (isinstance(variant, type) and issubclass(variant, of)):
         kind = split_name(name)[1]
         raise InputError(
-            f"{kind} in {source} is no subclass of transformer.{of.__name__}, which {word} takes"
+            f"{kind} in {source} is not a subclass of transformer.{of.__name__}, which {word} takes"
         )
     return variant
 
@@ -201,7 +201,7 @@ def load_variant(name: str) -> type[Transformer]:
 
 
 def _refuse_unused_methods(variant: type[Transformer], source: str) -> None:
-    """Refuse a variant with a method that is named like one of training's, as nobody calls it."""
+    """Refuse a variant with a method that is named like one of training's: it is never called."""
     from transformer.model.encoder_decoder import Transformer
 
     kinds = [kind for kind in variant.__mro__ if kind not in Transformer.__mro__]
@@ -212,8 +212,8 @@ def _refuse_unused_methods(variant: type[Transformer], source: str) -> None:
         if name == "optimizer":
             door = f"def optimizer(self): … of self.model in {door}"
         raise InputError(
-            f"{variant.__name__} in {source} has {name}, which nobody calls: a variant is a model "
-            f"alone, and how it is trained is a method of its own; write {door}"
+            f"{variant.__name__} in {source} has {name}, which is not called: a variant is only a "
+            f"model, and how it is trained is a method of its own; write {door}"
         )
 
 
@@ -228,8 +228,8 @@ def _is_of_training(name: str, value: object) -> bool:
 
 
 def variant_name(variant: type[nn.Module] | Callable[..., Any] | str) -> str:
-    """The name of a class or a function, of ``module:Class``, or of ``FILE.py:Class``, whose file
-    is trusted.
+    """The name of a class or a function, which is given itself, as ``module:Class``, or as
+    ``FILE.py:Class``; such a file is trusted.
 
     Raises:
         InputError: if there is no such class.
@@ -253,7 +253,7 @@ def variant_name(variant: type[nn.Module] | Callable[..., Any] | str) -> str:
 
 
 def current_name(name: str) -> str:
-    """The name with the digest of the source as it is now; as it was if the source is not here."""
+    """The name with the digest of the source now; unchanged if the source is not here."""
     if name in _MOVED:
         return name
     module, kind, _ = split_name(name)
@@ -263,12 +263,12 @@ def current_name(name: str) -> str:
 
 
 def class_name(name: str) -> str:
-    """The class alone of a name."""
+    """The class in a name, without its module and digest."""
     return split_name(name)[1]
 
 
 def trust(*paths: Path) -> None:
-    """Let the variants of files be imported, here and in the processes that this one starts."""
+    """Allow the classes of files to be imported, here and in processes that this one starts."""
     for path in paths:
         if not path.is_file():
             raise InputError(f"there is no file {path}")

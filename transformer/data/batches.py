@@ -74,7 +74,7 @@ class Batch:
 
 
 def _trim(tokens: Tensor) -> Tensor:
-    """Without columns of padding only."""
+    """Drop the columns that are all padding."""
     return tokens[:, : int(tokens.ne(PAD_ID).sum(1).max())]
 
 
@@ -86,7 +86,7 @@ class BatchPlan:
     """The pairs of each training batch: a function of lengths, seed and epoch alone.
 
     Each bucket is cut into batches at places that depend only on the lengths; which pairs of a
-    bucket share a batch, and the order of the batches, are drawn anew for each epoch. So all epochs
+    bucket share a batch, and the order of the batches, are drawn again in each epoch. So all epochs
     have the same number of batches, and batch ``n`` is found without computing earlier ones. The
     fuller side of a batch has about ``tokens_per_batch`` real tokens.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from transformer.data.text import decode_line, stored_lines
 from transformer.errors import InputError
 
-# In place of a line with more or fewer columns than the first: no text, as it has a NUL.
+# Stands for a line with more or fewer columns than the first; no text has its NUL.
 TORN = b"\0\t"
 _CODE = re.compile(r"[a-z]{2,3}([-_]\w+)?")
 _ROLES = (("source", "target"), ("src", "tgt"))
@@ -74,8 +74,11 @@ def write_column(path: Path, column: str, into: Path) -> None:
         for lines in stored_lines(path, _LINES_AT_ONCE):
             for line in lines[skipped:]:
                 fields = line.split(b"\t")
-                whole = len(fields) == len(header)
-                text = fields[place].strip() if whole else TORN if line.strip() else b""
+                text = b""
+                if len(fields) == len(header):
+                    text = fields[place].strip()
+                elif line.strip():
+                    text = TORN
                 out.write(text + b"\n")
             skipped = 0
 
@@ -93,8 +96,8 @@ def check_columns(path: Path) -> None:
             fields = line.split(b"\t")
             if len(fields) != width:
                 raise InputError(
-                    f"{path}, line {number} has {len(fields)} columns, but line 1 has {width}: no "
-                    "tab may be inside of a text that is scored"
+                    f"{path}, line {number} has {len(fields)} columns, but line 1 has {width}: a "
+                    "text that is scored may not contain a tab"
                 )
             for field in fields:
                 decode_line(field, str(path), number)

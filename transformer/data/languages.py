@@ -36,10 +36,10 @@ def language_of(name: str) -> Language:
 
 
 def warn_if_unknown(name: str) -> None:
-    """Warn of a target language by whose name nobody can tell how its words are told apart."""
+    """Warn of a target language whose name does not say how its text is split into words."""
     if language_of(name).script is None:
         warnings.warn(
-            f"{name!r} is no code of a language, such as zh or zho_Hans: BLEU will take what "
-            "stands between spaces for its words",
+            f"{name!r} is not the code of a language, such as zh or zho_Hans: BLEU will split its "
+            "text into words at spaces",
             stacklevel=2,
         )

@@ -29,8 +29,8 @@ class PlannedLoader:
 
     Args:
         first: the batch to start with, counted from the start of training: a resumed run continues
-            in the middle of an epoch exactly where it stopped; None starts each epoch with the same
-        rank: of this device among ``world_size``
+            in the middle of an epoch exactly where it stopped; None repeats the first epoch
+        rank: the number of this device among ``world_size``
         accumulate: micro-batches per step and device; one device with eight yields the same shards
             as eight devices with one
     """
@@ -58,7 +58,8 @@ class PlannedLoader:
         for batch in prefetch(self._make, product(range(self._next, end), self._own)):
             # A batch interrupted between its micro-batches starts over.
             if not self._same:
-                self._next = batch.number + (batch.shard == self._own[-1])
+                is_last = batch.shard == self._own[-1]
+                self._next = batch.number + 1 if is_last else batch.number
             yield batch
 
     def _make(self, which: tuple[int, int]) -> Batch:
@@ -146,7 +147,7 @@ class TranslationDataModule(lightning.LightningDataModule):
         )
 
     def val_dataloader(self) -> FixedBatches:
-        """The validation set, ordered by length, without the pairs that no score takes."""
+        """The validation set, ordered by length, without the pairs that are not scored."""
         store = self.corpus.store("valid")
         scored = store.scored()
         batches = batches_by_length(store.lengths[scored], self.config.data.tokens_per_batch)

@@ -49,7 +49,7 @@ class Manifest:
     digest: str
 
     def pairs(self, split: str) -> int | None:
-        """How many pairs of ``train``, ``valid`` or ``test`` were kept; None if it has no such."""
+        """How many pairs of ``train``, ``valid`` or ``test`` were kept; None if there are none."""
         file = self.files.get(f"{split}/{LENGTHS_FILE}")
         return None if file is None else file.bytes // BYTES_PER_PAIR
 
@@ -60,7 +60,7 @@ class Manifest:
 
 
 def refuse_changed(names: Sequence[str]) -> None:
-    """Refuse to continue a run if there are ``names`` of changed files."""
+    """Refuse to continue a run if ``names`` has any changed files."""
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
         raise BlockedError(
@@ -71,7 +71,7 @@ def refuse_changed(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextReport:
-    """The numbers of a text's ``lines`` that were kept, and dropped, by reason."""
+    """How many of a text's ``lines`` were kept, and how many dropped, by reason."""
 
     split: str
     text: str

@@ -16,7 +16,7 @@ _TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.ui
 # Attention takes memory with the square of a sentence's length; training sees a tenth of this.
 MAX_PIECES = 2_048
 LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
-BYTES_PER_PAIR = 8  # in the first: 32 bits for each side
+BYTES_PER_PAIR = 8  # of lengths: 32 bits for each side
 
 Tokens = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]

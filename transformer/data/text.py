@@ -1,4 +1,4 @@
-"""Reading text files, and pairs of aligned ones."""
+"""Read text files, alone or aligned in pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDING = re.compile(r"(\.gz|\.xz|\.bz2)(\?.*)?$")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # In bytes; no sentence is that long.
 MAX_LINE = 2**16
-# In bytes, of a text that is held in memory; a line counts as some more, as it takes them there.
+# In bytes: the largest text that is held in memory, and what each line takes there besides itself.
 MAX_TEXT, _MORE = 2**26, 64
 # The most bytes that are read at a time, and kept of a line, with a mark before it and its end.
 _PART = MAX_LINE + len(_BYTE_ORDER_MARK) + len(b"\r\n")
@@ -70,7 +70,7 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def arriving_lines(file: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines of :func:`lines_of`, those together that can be read without waiting for more."""
+    """The lines of :func:`lines_of`, in groups that can be read without waiting for more."""
     mark, rest = _BYTE_ORDER_MARK, b""
     while part := cast(BufferedReader, file).read1(_PART):
         *lines, rest = (rest + part).split(b"\n")

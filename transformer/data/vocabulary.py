@@ -59,8 +59,8 @@ def train_vocabulary(
     """Learn a byte-pair encoding of ``size`` word-pieces; equal text gives an identical file.
 
     Text is not normalised: decoding returns exactly what was encoded. Every character in ``lines``
-    becomes a word-piece but those that sentencepiece keeps for itself, of which a warning says how
-    many words hold them.
+    becomes a word-piece, except those that sentencepiece reserves; a warning says how many words
+    contain these.
 
     Args:
         lines: with single spaces between words, which are counted here because sentencepiece would
@@ -119,14 +119,14 @@ def _warn_of_lost_characters(words: Counter[str], vocabulary: Vocabulary) -> Non
         found = sorted(f"U+{ord(x):04X}" for x in lost.intersection("".join(words)))
         warnings.warn(
             f"{count:,} words hold characters that no word-piece can stand for "
-            f"({', '.join(found[:_MOST_SHOWN])}): they do not come back; replace them in the text",
+            f"({', '.join(found[:_MOST_SHOWN])}): decoding loses them; replace them in the text",
             stacklevel=3,
         )
 
 
 def _entries(words: Counter[str], signalled: list[BaseException]) -> Iterator[str]:
-    """Words with their counts; ``signalled`` gets what a signal raises here, of which sentencepiece
-    would make an error of its own.
+    """Words with their counts; ``signalled`` gets an exception that a signal raises here, which
+    sentencepiece would replace with an error of its own.
     """
     try:
         for word, count in words.items():

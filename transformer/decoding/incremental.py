@@ -98,9 +98,9 @@ def check_cache(model: Transformer) -> None:
             cached = decoder.step(history[:, :, -1]).flatten(0, 1)
             whole = model(src.repeat_interleave(2, 0), history.flatten(0, 1))[:, -1]
             error, largest = (cached - whole).abs().max(), whole.abs().max()
-            if not error <= _LARGEST_DIFFERENCE * largest:  # all are 0 if its output begins so
+            if not error <= _LARGEST_DIFFERENCE * largest:  # all are 0 if the output starts at 0
                 raise InputError(
-                    f"{kind.__name__} decodes a sentence word by word to other logits than at once "
+                    f"{kind.__name__} gives other logits word by word than for the whole sentence "
                     f"(by {error / largest:.1%} at position {step}): docs/variants.md says what "
                     "its attention may rely on"
                 )

@@ -17,9 +17,9 @@ from transformer.kernels.candidates import best_continuations
 from transformer.kernels.threads import map_on_threads
 from transformer.model.encoder_decoder import Transformer, evaluating
 
-# From the hypotheses of a search and the log-probabilities of what may follow them, ``(batch, beam,
-# vocab_size)``, to those that count: -inf is never chosen. It is called once in each step, and so
-# may keep what it knows of each hypothesis.
+# Takes the hypotheses of a search and the log-probabilities of their next word-pieces, ``(batch,
+# beam, vocab_size)``, and returns those that the search uses; -inf is never chosen. It is called
+# once in each step, so it may keep a state for each hypothesis.
 Constraint = Callable[[Beams, Tensor], Tensor]
 
 # Source word-pieces per batch: few enough for the logits to stay in a CPU's caches, or so many that
@@ -72,7 +72,7 @@ def decode_sentences(
         except torch.OutOfMemoryError:  # others may use the same GPU
             if len(rows) == 1:
                 raise
-        # Not above: what an exception has interrupted stays in memory as long as it is dealt with.
+        # Not in the handler: until that ends, what the exception interrupted stays in memory.
         half = len(rows) // 2
         return decode(rows[:half]) + decode(rows[half:])
 

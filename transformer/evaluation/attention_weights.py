@@ -44,8 +44,9 @@ def attend(
     translation: str | None = None,
     constrain: Callable[[Sequence[str]], Constraint] | None = None,
 ) -> dict[Kind, Attention]:
-    """The weights of a sentence and ``translation``; None has the model translate it, where
-    ``constrain`` gives what it may write.
+    """The attention weights for a sentence and its ``translation``.
+
+    With None, the model translates the sentence, limited to what ``constrain`` allows.
     """
     source = _encode(vocabulary, sentence, "the sentence")
     if translation is None:

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, and BLEU as the paper's."""
+"""BLEU and chrF by sacreBLEU, and the paper's BLEU."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _corpus_score(
 def sentence_chrf(
     hypotheses: Sequence[str], references: Sequence[str], more: Sequence[Sequence[str]] = ()
 ) -> list[float]:
-    """sacreBLEU's chrF2 of each line in per cent, to find good and bad translations by."""
+    """sacreBLEU's chrF2 of each line in per cent, for finding good and bad translations."""
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
     metric = CHRF()

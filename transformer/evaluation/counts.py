@@ -1,7 +1,7 @@
 """Parameters and FLOPs of a configuration.
 
-Those of the paper's model by a formula, which needs no torch; those of a variant are counted on
-the model itself, on a device without memory if it can be.
+Those of the paper's model come from a formula, which needs no torch; those of a variant are counted
+on the model itself, without allocating its memory if possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
     """The number of trained parameters, the shared embedding counted once.
 
     Args:
-        vocab_size: in place of the configuration's
+        vocab_size: replaces the configuration's
     """
     if vocab_size is not None:
         config = dataclasses.replace(config, vocab_size=vocab_size)
@@ -34,7 +34,8 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
     encoder_layer = attention + feed_forward + 2 * norm
     decoder_layer = 2 * attention + feed_forward + 3 * norm
     rows = config.vocab_size
-    rows += config.max_positions if config.positions == "learned" else 0
+    if config.positions == "learned":
+        rows += config.max_positions
     return rows * width + config.num_layers * (encoder_layer + decoder_layer)
 
 
@@ -59,7 +60,7 @@ def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) 
 def _counted(
     config: ModelConfig, count: Callable[[Transformer], tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """What ``count`` finds in a variant, which is built without memory if it can be."""
+    """Apply ``count`` to a variant, which is built on the meta device if it can be."""
     import torch
 
     from transformer.variant import build
@@ -97,7 +98,7 @@ def _products(model: Transformer) -> tuple[int, int]:
 
 
 def step_flops(config: Config) -> float:
-    """FLOPs of one step on a full batch of the paper's model of these sizes, for estimates."""
+    """FLOPs of a step on a full batch, of the paper's model with these sizes; for estimates."""
     paper = dataclasses.replace(config.model, model=None)
     return training_flops(paper, config.data.tokens_per_batch, config.data.tokens_per_batch)
 

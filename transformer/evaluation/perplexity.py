@@ -113,9 +113,9 @@ def translate(
     So does, with a warning, a line of more than ``MAX_PIECES``.
 
     Args:
-        constrain: called with the lines of a batch, gives what may be written for them
+        constrain: called with the lines of a batch, returns the constraint on their translations
         on_progress: called with the number of lines done so far
-        first_line: the number of the first one in the text that they are from
+        first_line: the number of the first of them in its text, for warnings
     """
     translations = [""] * len(lines)
     rows, sources = translated_lines(vocabulary, lines, first_line)
@@ -135,8 +135,9 @@ def translate(
 def translated_lines(
     vocabulary: Vocabulary, lines: Sequence[str], first_line: int
 ) -> tuple[list[int], list[list[int]]]:
-    """The lines that are translated, by their indices, and their word-pieces: neither empty nor,
-    with a warning, overlong.
+    """The indices of the lines that are translated, and their word-pieces.
+
+    Empty lines are left out and, with a warning, overlong ones.
     """
     encoded = vocabulary.encode(list(lines))
     lengths = [len(pieces) for pieces in encoded]

@@ -26,7 +26,7 @@ def best_continuations(
     Args:
         logits: ``(..., vocab_size)`` in fp32; overwritten
         count: at most ``vocab_size``
-        constrain: from the log-probabilities of all word-pieces to those that count
+        constrain: maps the log-probabilities of all word-pieces to those that are used
 
     Returns:
         Their log-probabilities under the softmax over all word-pieces but those two, and their ids,

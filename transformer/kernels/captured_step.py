@@ -1,9 +1,9 @@
 """A whole training step as one CUDA graph.
 
-Plain form: the same function, its operations launched one by one; which of the two ran is invisible
-in the result. Small operations take longer to launch than to run, so a small model's step is
-several times as fast in one launch. Dropout draws from torch's generator, whose seed and offset a
-replay reads at its start: seeded before each step, it draws the masks that it draws without graphs.
+Plain form: the same function, its operations launched one by one; the result does not show which of
+the two ran. Small operations take longer to launch than to run, so a small model's step is several
+times as fast in one launch. Dropout draws from torch's generator, whose seed and offset a replay
+reads at its start: seeded before each step, it draws the same masks as without graphs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Sums = Callable[[Inputs], tuple[Tensor, Tensor]]
 class CapturedStep:
     """Forward, backward, the gradient's norm, its clipping and the optimizer's step.
 
-    A shape is captured when it comes for the second time: at the first, libraries choose and
-    compile its kernels. Optimizers other than torch's fused Adam and AdamW, which may read numbers
-    from the device, take their step after the replay. All graphs share one pool of memory, since no
-    replay needs what another one has left there.
+    A shape is captured when it occurs for the second time: at the first, libraries choose and
+    compile its kernels. Optimizers other than torch's fused Adam and AdamW may read numbers from
+    the device, so they take their step after the replay. All graphs share one pool of memory, since
+    no replay needs what another one has left there.
 
     Args:
         sums: the loss; the same inputs must always launch the same operations
-        model: whose weights are trained; tensors that its modules hold are kept for the graphs
-        optimizer: of these weights
-        clip_norm: the largest norm of the gradient, None for any
+        model: its weights are trained; tensors that its modules hold are kept for the graphs
+        optimizer: the optimizer of these weights
+        clip_norm: the largest norm of the gradient; None does not limit it
         captures: False launches each operation by itself
     """
 
@@ -58,7 +58,7 @@ class CapturedStep:
         # What changes from step to step is read from the device.
         self._scale = torch.zeros((), device=self._device)
         self._rates = [torch.zeros((), device=self._device) for _ in optimizer.param_groups]
-        self._figures = torch.zeros(3, device=self._device)
+        self._numbers = torch.zeros(3, device=self._device)
         self._gradients: list[Tensor | None] | None = None
         self._seen = set[Shapes]()
         self._replays: dict[Shapes, Replay] = {}
@@ -73,8 +73,8 @@ class CapturedStep:
         """Take a step with the optimizer's current learning rates.
 
         Args:
-            inputs: of ``sums``, on the device
-            scale: by which the loss is multiplied
+            inputs: the inputs of ``sums``, on the device
+            scale: the factor by which the loss is multiplied
 
         Returns:
             both sums, and the norm of the gradient before clipping
@@ -92,11 +92,11 @@ class CapturedStep:
             self._run(inputs)
         if not self._includes_optimizer:
             self._step_with(self._gradients or [])
-        smoothed, nll, norm = self._figures.clone().unbind()
+        smoothed, nll, norm = self._numbers.clone().unbind()
         return smoothed, nll, norm
 
     def _capture(self, shapes: Shapes, inputs: Inputs) -> None:
-        """Capture a shape; where that fails, as nothing has run yet, steps are launched instead."""
+        """Capture a shape; if that fails, before anything has run, steps are launched instead."""
         try:
             self._replays[shapes] = Replay(self._run, inputs, self._pool, _held_by(self._model))
         except RuntimeError as error:
@@ -107,7 +107,7 @@ class CapturedStep:
                 _renew_generator(self._device)
 
     def _run(self, inputs: Inputs) -> None:
-        """All that is captured."""
+        """The operations that are captured."""
         smoothed, nll = self._sums(inputs)
         # Not backward(), which may wait for the stream on which a weight was first used.
         loss = smoothed * self._scale
@@ -116,7 +116,7 @@ class CapturedStep:
         if self._clip_norm is not None:
             with _gradients_of(self._parameters, gradients):
                 clip_grads_with_norm_(self._parameters, self._clip_norm, norm)
-        self._figures.copy_(torch.stack([smoothed.detach(), nll, norm]))
+        self._numbers.copy_(torch.stack([smoothed.detach(), nll, norm]))
         if self._includes_optimizer:
             with self._on_device():
                 self._step_with(gradients)
@@ -153,11 +153,12 @@ class CapturedStep:
 
 
 class Replay:
-    """A function of static copies of its inputs, captured; on a CPU it is called instead.
+    """A captured function of static copies of its inputs; on a CPU, the function is called.
 
     Args:
-        pool: of the graph's memory; None on a CPU
-        kept: tensors that the graph reads where they lie now, also when a module replaces them
+        pool: the pool of the graph's memory; None on a CPU
+        kept: tensors that the graph reads at their present addresses, even if a module replaces
+            them
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class Replay:
             self._replay = lambda: function(self._inputs)
             return
         graph = torch.cuda.CUDAGraph()
-        # Other threads, such as that which prepares batches, go on meanwhile.
+        # Other threads, such as the one that prepares batches, continue meanwhile.
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             function(self._inputs)
         self._replay = graph.replay
@@ -181,8 +182,8 @@ class Replay:
 
 
 def _renew_generator(device: torch.device) -> None:
-    """Give torch's generator another state, as one that a failed capture used draws no more; it
-    begins again at its seed, as each step does.
+    """Give torch's generator a new state: the one that a failed capture used can draw no more. It
+    starts again at its seed, as it does in each step.
     """
     generator = torch.cuda.default_generators[device.index or 0]
     renewed = torch.Generator(device).manual_seed(generator.initial_seed())
@@ -190,7 +191,7 @@ def _renew_generator(device: torch.device) -> None:
 
 
 def _existing(gradients: Sequence[Tensor | None]) -> list[Tensor]:
-    """Without those of weights that the loss does not use."""
+    """The gradients of the weights that the loss uses."""
     return [gradient for gradient in gradients if gradient is not None]
 
 

@@ -35,7 +35,7 @@ def loss_of_halves(
     Args:
         loss: returns the loss to train on and one without a gradient, both summed over a half
         halves: the two parts of a batch, on the CPU
-        parameters: all trained parameters; those that a variant does not use get zeros
+        parameters: all trained parameters; those that the loss does not use get zeros
     """
     return cast(tuple[Tensor, Tensor], _LossOfHalves.apply(loss, halves, *parameters))
 

@@ -14,16 +14,16 @@ _INITIAL_STEPS = 32
 
 
 def in_memory_order(keys: Tensor) -> Tensor:
-    """Keys ``(batch, num_heads, keys, d_k)`` with their dimensions as memory holds them, or back.
+    """Keys ``(batch, num_heads, keys, d_k)`` in the order of dimensions in memory, or back.
 
-    Memory holds them transposed for the matrix products of a CPU, and as they are for a GPU's fused
+    In memory they are transposed for the matrix products of a CPU, but not for a GPU's fused
     kernels, which refuse anything else.
     """
     return keys.transpose(2, 3) if keys.device.type == "cpu" else keys
 
 
 def in_aligned_rows(mask: Tensor) -> Tensor:
-    """Rows that begin at multiples of 8 elements, or a GPU's fused kernel copies each layer's."""
+    """Begin rows at multiples of 8 elements, or a GPU's fused kernel copies the mask per layer."""
     missing = -mask.size(-1) % 8
     if missing == 0 or mask.device.type == "cpu":
         return mask

@@ -1,4 +1,4 @@
-"""Look up rows; compiled too, their gradient repeats.
+"""Look up rows, with a gradient that repeats exactly.
 
 Plain form: ``F.embedding(index, table)``.
 """
@@ -21,8 +21,8 @@ def lookup(table: Tensor, index: Tensor) -> Tensor:
 
 
 class _Lookup(Function):
-    """Fused by a compiler but for its gradient, which inductor would sum by atomic additions on a
-    GPU, in another order each time: a resumed training would not continue bit for bit.
+    """A lookup that a compiler fuses, except for its gradient: inductor would sum that by atomic
+    additions on a GPU, in another order each time, so that training would not resume bit for bit.
     """
 
     @staticmethod
@@ -37,7 +37,7 @@ class _Lookup(Function):
         return _table_gradient(grad_outputs[0].contiguous(), index, ctx.rows), None
 
 
-# A compiler does not look into it, and so calls torch's own kernel.
+# A compiler does not look inside, and so calls torch's own kernel.
 @torch.library.custom_op("transformer::table_gradient", mutates_args=())
 def _table_gradient(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
     return torch.ops.aten.embedding_dense_backward(gradient, index, rows, -1, False)

@@ -1,7 +1,7 @@
-"""An embedding matrix padded to rows that products like.
+"""An embedding matrix, padded with rows for faster matrix products.
 
-Plain form: the matrix of ``vocab_size`` rows. Lookups, logits, gradients and saved weights are
-those of it; the added rows stay zero.
+Plain form: the matrix of ``vocab_size`` rows. Lookups, logits, gradients and saved weights are the
+same; the added rows stay zero.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Products are fastest when the number of columns is a multiple of this.
+# Matrix products are fastest when the number of columns is a multiple of this.
 _ROWS_MULTIPLE = 64
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer.kernels.sentences import Sentences
 
-_WIDEST = 128  # what a program of a GPU keeps of wider heads would not fit its memory
+_WIDEST = 128  # wider heads would not fit into the memory of one GPU program
 
 
 def can_serve(device: torch.device, d_k: int, d_v: int) -> bool:
@@ -33,13 +33,13 @@ def sentence_attention(query: Tensor, key: Tensor, value: Tensor, sentences: Sen
         query: ``(1, num_heads, queries, d_k)``
         key: ``(1, num_heads, keys, d_k)``
         value: ``(1, num_heads, keys, d_v)``
-        sentences: see there
+        sentences: which queries attend to which keys
 
     Returns:
-        ``(1, num_heads, queries, d_v)``; under autocast in its precision, as torch's attention
+        ``(1, num_heads, queries, d_v)``; under autocast in its precision, like torch's attention
 
     Raises:
-        TypeError: if the three are of different dtypes and there is no autocast
+        TypeError: if the three have different dtypes and there is no autocast
     """
     device = query.device.type
     if torch.is_autocast_enabled(device) and query.dtype != torch.float64:
@@ -53,7 +53,7 @@ def sentence_attention(query: Tensor, key: Tensor, value: Tensor, sentences: Sen
     return out.transpose(0, 1).unsqueeze(0)
 
 
-# A compiler does not look into these two.
+# A compiler does not look inside these two.
 @torch.library.custom_op("transformer::sentence_attention", mutates_args=())
 def _attention(
     query: Tensor,
@@ -132,17 +132,17 @@ _attention.register_autograd(_backward, setup_context=_keep)
 def attend(
     query: Tensor, key: Tensor, value: Tensor, sentences: Sentences
 ) -> tuple[Tensor, Tensor]:
-    """Attend by plain products.
+    """Attend by plain matrix products.
 
     Args:
         query: ``(queries, num_heads, d_k)``
         key: ``(keys, num_heads, d_k)``
         value: ``(keys, num_heads, d_v)``
-        sentences: see there
+        sentences: which queries attend to which keys
 
     Returns:
         ``(queries, num_heads, d_v)``, and log2 of each query's sum of 2^score, ``(num_heads,
-        queries)``, at least in fp32. It is inf of a query without keys, whose weights are thus 0
+        queries)``, at least in fp32. A query without keys has inf there, so its weights are 0
     """
     with torch.autocast(query.device.type, enabled=False):
         scores = _scores(query, key, sentences)
@@ -162,7 +162,7 @@ def differentiate(
     log_sums: Tensor,
     sentences: Sentences,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value, of that of ``out``; all as for :func:`attend`."""
+    """The gradients of query, key and value, given that of ``out``; shapes as in :func:`attend`."""
     with torch.autocast(query.device.type, enabled=False):
         weights = (_scores(query, key, sentences) - log_sums.unsqueeze(-1)).exp2()
         q, k, v, g, o = (x.to(weights.dtype) for x in (query, key, value, gradient, out))

@@ -20,7 +20,7 @@ class Sentences(NamedTuple):
         key_sentences: ``(keys,)``
         query_offsets: ``(sentences + 1,)`` in int32; the queries of a sentence are those from
             ``query_offsets[sentence]`` up to ``query_offsets[sentence + 1]``
-        key_offsets: the same of the keys
+        key_offsets: the same for the keys
         causal: whether a query attends to no key after its own place, queries and keys being the
             same tokens
     """

@@ -1,7 +1,7 @@
 """Independent work on several threads of a CPU.
 
 Plain form: ``map``. With small models, operations that each use all cores wait for the slowest
-core thousands of times a second, which is ruinous when the machine is shared.
+core thousands of times a second, which is very slow when the machine is shared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def map_on_threads(
 ) -> Generator[Result]:
     """``map`` on this many threads, or on the calling one if ``threads`` is 1.
 
-    On threads, what an item sets in a context variable ends with it.
+    On several threads, context variables that an item sets are lost when it ends.
     """
     if threads <= 1:
         yield from map(function, items)

@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def within(self, x: Tensor, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Attend from ``x`` to itself and to what ``cache`` holds, which takes ``x`` in."""
+        """Attend from ``x`` to itself and to what ``cache`` holds, to which ``x`` is added."""
         past = self.keys_values(x)
         return self(x, *(past if cache is None else cache.append(*past)), mask)
 

@@ -55,7 +55,7 @@ class Embedding(PaddedMatrix):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
         if self.positions is None:
-            # Anew, as to_empty keeps no values; a compiled step has to find it on its device.
+            # Computed again, as to_empty keeps no values; a compiled step needs it on its device.
             self._sinusoids = sinusoids(len(self._sinusoids), self.d_model).to(self.weight)
         return self
 
@@ -73,7 +73,7 @@ class Embedding(PaddedMatrix):
         return self.dropout(lookup(self.weight, ids) * math.sqrt(self.d_model) + positions)
 
     def encode_positions(self, start: int, length: int) -> Tensor:
-        """What positions from ``start`` on add to their embeddings, ``(length, d_model)``."""
+        """The encodings of the positions from ``start`` on, ``(length, d_model)``."""
         if self.positions is not None:
             index = torch.arange(start, start + length, device=self.positions.device)
             return lookup(self.positions, index.clamp_(max=self.positions.size(0) - 1))

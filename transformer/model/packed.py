@@ -35,7 +35,7 @@ class PackedTokens(NamedTuple):
         return positions(self.sentence, self.offsets)
 
     def mask(self, keys: PackedTokens, causal: bool = False) -> Tensor:
-        """What takes the place of a mask of attention from these tokens to ``keys``."""
+        """The stand-in for an attention mask from these tokens to ``keys``."""
         return cast(
             Tensor, Sentences(self.sentence, keys.sentence, self.offsets, keys.offsets, causal)
         )

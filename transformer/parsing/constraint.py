@@ -82,13 +82,13 @@ class _Graph:
 
 
 class TreeConstraint:
-    """What may follow each hypothesis of a beam search for the trees of some sentences.
+    """Limits a beam search to trees over the words of some sentences, as docs/parsing.md describes.
 
-    docs/parsing.md says what that is. A leaf has the probability of all leaves together, and the
-    rest of its word-pieces has 1: a model that misspells a word would else rather add brackets.
+    The first word-piece of a leaf gets the probability of all leaves together, and the rest of the
+    leaf 1; otherwise a model that misspells a word would add brackets instead.
 
-    A hypothesis is a node of its sentence's graph and a stack of labels. All of them move at once,
-    without waiting for a GPU.
+    A hypothesis is a node of its sentence's graph and a stack of labels. All of them advance at
+    once, without waiting for a GPU.
     """
 
     def __init__(self, spelling: Spelling, sentences: Sequence[str], device: torch.device) -> None:
@@ -120,7 +120,7 @@ class TreeConstraint:
         self._hypotheses: list[Tensor] = []
 
     def __call__(self, beams: Beams, scores: Tensor) -> Tensor:
-        """The log-probabilities ``scores`` ``(batch, beam, vocab_size)`` of what may follow."""
+        """``scores`` ``(batch, beam, vocab_size)``, with -inf for what may not come next."""
         if self._hypotheses:
             self._follow(beams)
         else:

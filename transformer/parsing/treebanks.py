@@ -64,7 +64,7 @@ class TreebankText:
         match = _LOCATION.fullmatch(location)
         if match is None or match["side"] not in _SIDES:
             raise InputError(
-                f"{location} is no text of a treebank: write treebank:SOURCE/SPLIT.SIDE, such as "
+                f"{location} is not a text of a treebank: write treebank:SOURCE/SPLIT.SIDE, as "
                 f"treebank:craft/train.{SENTENCES}"
             )
         longest = int(match["max_words"]) if match["max_words"] else None
@@ -133,7 +133,7 @@ def _wsj(folder: Path) -> Path:
 
 
 def _section(folder: Path, number: int) -> list[Path]:
-    """The files of a section of a Penn Treebank, in the order of their names."""
+    """The files of a section of the Penn Treebank, in the order of their names."""
     files = sorted(x for x in (folder / f"{number:02d}").glob("*") if x.suffix.lower() == ".mrg")
     if not files:
         raise InputError(

@@ -1,5 +1,5 @@
 """The training of section 5 as a LightningModule.
 
-Batches enter, gradients and logged figures leave; checkpoints are averaged and resumed here. Of
-the data it knows only ``Batch``.
+Batches enter, gradients and logged metrics leave; checkpoints are averaged and resumed here. Of the
+data it knows only ``Batch``.
 """

@@ -46,8 +46,8 @@ def check_training(checkpoint: object, config: Config, name: object) -> None:
         raise _no_checkpoint(name)
     if checkpoint.get(TRAINING) not in (None, training_digest(config)):
         raise InputError(
-            f"{name} is of another training, with another seed or other settings: remove it, or "
-            "bring back the run's own"
+            f"{name} belongs to another training, with another seed or other settings: remove it, "
+            "or restore the run's own"
         )
 
 
@@ -91,7 +91,7 @@ def recount_batches(checkpoint: dict[str, Any], accumulate: int) -> None:
     before = checkpoint.get(ACCUMULATE, 1)
     progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
     for counts in (progress["total"], progress["current"]):
-        # A checkpoint written during a batch has one completed batch less than begun.
+        # A checkpoint written during a batch has one batch fewer completed than begun.
         unfinished = counts["ready"] - counts["completed"]
         ready = counts["ready"] * accumulate // before
         counts.update(ready=ready, started=ready, processed=ready, completed=ready - unfinished)

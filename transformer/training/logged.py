@@ -1,4 +1,4 @@
-"""The figures of a step that are logged and checked."""
+"""Log the metrics of a step, and check its gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Returned = TypeVar("Returned")
 
 
 def without_stop_iteration(step: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """Turn a StopIteration of the model's code into an error: Lightning would take it for the end
+    """Turn a StopIteration in the model's code into an error: Lightning would take it for the end
     of the data, and begin the next epoch.
     """
 
@@ -83,5 +83,5 @@ class LoggedModule(lightning.LightningModule):
         self.log("learning_rate", learning_rate)
 
     def _is_logged_step(self) -> bool:
-        """Whether the figures of this step are logged."""
+        """Whether the metrics of this step are logged."""
         return (self.global_step + 1) % self.config.training.log_every_steps == 0

@@ -21,9 +21,9 @@ def states_and_targets(
     """The decoder's output ``(targets, d_model)`` and the targets ``(targets,)``.
 
     Args:
-        model: to train
+        model: the model to train
         src: ``(batch, src)``
-        inputs: ``(batch, tgt)``, of the decoder
+        inputs: ``(batch, tgt)``, the decoder's
         targets: ``(batch, tgt)``, the word-piece after each input
         real_targets: indices of ``targets.flatten()`` that are not padding; None keeps padding, so
             that all batches of a shape launch the same operations
@@ -43,7 +43,7 @@ def loss_sums(
 ) -> tuple[Tensor, Tensor]:
     """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats.
 
-    Padding weighs nothing. The arguments are those of :func:`states_and_targets`, and ε.
+    Padding does not count. The arguments are those of :func:`states_and_targets`, and ε.
     """
     states, targets = states_and_targets(model, src, inputs, targets)
     vocab_size = model.config.vocab_size

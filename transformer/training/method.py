@@ -10,7 +10,7 @@ from transformer.model.encoder_decoder import Transformer
 from transformer.training.module import TransformerModule
 from transformer.variant import current, load, load_variant
 
-# Of Lightning's: what trains and scores here calls none of these.
+# Lightning's names that neither training nor scoring calls here.
 _NOT_CALLED = (
     *("forward", "test_step", "predict_step", "prepare_data", "lr_scheduler_step"),
     *("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"),
@@ -19,7 +19,7 @@ _NOT_CALLED = (
 
 
 def check_classes(config: Config) -> None:
-    """Load the model and the method that ``config`` names, which refuses what cannot be used."""
+    """Load the model and the method that ``config`` names, so that unusable ones are refused."""
     now = current(config)
     method_of(now)
     if now.model.model is not None:
@@ -52,7 +52,7 @@ def make_module(config: Config) -> TransformerModule:
 
 
 def _refuse_unused(method: type[TransformerModule]) -> None:
-    """Refuse what is named like a part of the model, or a hook, that nobody calls."""
+    """Refuse what is named like a part of the model, or like a hook that is never called."""
     own = [kind for kind in method.__mro__ if kind not in TransformerModule.__mro__]
     for name in sorted({name for kind in own for name in vars(kind)}):
         of_model = hasattr(Transformer, name) and not hasattr(TransformerModule, name)
@@ -64,4 +64,4 @@ def _refuse_unused(method: type[TransformerModule]) -> None:
         if name == "schedule":
             door = "write learning_rate(self, step), or set schedule of the configuration"
         source = inspect.getfile(method)
-        raise InputError(f"{method.__name__} in {source} has {name}, which nobody calls: {door}")
+        raise InputError(f"{method.__name__} in {source} has {name}, which is not called: {door}")

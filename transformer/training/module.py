@@ -57,9 +57,9 @@ class TransformerModule(LoggedModule):
     hook of Lightning's. Its keyword-only arguments are its options.
 
     Everything that affects the result is in here and in the data module, precision and gradient
-    clipping included, so it is the same in any Trainer. Dropout is seeded anew for each
-    (seed, batch, shard): a resumed run continues bit for bit, and a device that accumulates
-    gradients draws the same masks as several devices without accumulation.
+    clipping included, so it is the same in any Trainer. Dropout is seeded for each (seed, batch,
+    shard): a resumed run continues bit for bit, and a device that accumulates gradients draws the
+    same masks as several devices without accumulation.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -121,7 +121,7 @@ class TransformerModule(LoggedModule):
 
     def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The decoder's output for each target word-piece, ``(targets, d_model)``, and these
-        word-pieces, ``(targets,)``; another call draws other masks of dropout.
+        word-pieces, ``(targets,)``; each call draws new dropout masks.
         """
         inputs, targets = batch.tgt[:, :-1], batch.tgt[:, 1:]
         return states_and_targets(self.model, batch.src, inputs, targets, batch.real_targets)
@@ -142,7 +142,7 @@ class TransformerModule(LoggedModule):
     def _sums(
         self, src: Tensor, inputs: Tensor, targets: Tensor, real_targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """As ``sums``, in a form that is compiled."""
+        """Like ``sums``, in a form that can be compiled."""
         return self.loss(*states_and_targets(self.model, src, inputs, targets, real_targets))
 
     def scored_weights(self) -> Mapping[str, Tensor] | None:
@@ -152,7 +152,7 @@ class TransformerModule(LoggedModule):
         return None
 
     def setup(self, stage: str) -> None:
-        """Expect the hook of this module to be called, of which Lightning would warn."""
+        """Silence Lightning's warning of the hook below, which is meant to be called."""
         hook = "You have overridden `on_before_batch_transfer` in `LightningModule`"
         warnings.filterwarnings("ignore", hook)
 
@@ -176,9 +176,9 @@ class TransformerModule(LoggedModule):
         return self._whole_step.prepare(batch)
 
     def training_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same as ``sums``, with the fastest way to its gradient.
+        """The same as ``sums``, computed in the way that is fastest to differentiate.
 
-        Rounding and the masks of dropout differ.
+        Rounding and dropout masks differ.
         """
         if self._compiled_sums is not None:
             # Sliced here: torch 2.11 cannot compile for GPUs what depends on the sizes of slices.
@@ -214,7 +214,7 @@ class TransformerModule(LoggedModule):
 
     @without_stop_iteration
     def take_step(self, step: TrainingStep, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
-        """Call a ``training_step``, with the masks of dropout that belong to this batch."""
+        """Call a ``training_step`` with the dropout masks that belong to this batch."""
         if self._in_step:  # called by that of a subclass
             return step(self, batch, batch_idx)
         self._seed(self.config.training.seed, batch.number, batch.shard)
@@ -321,7 +321,7 @@ class TransformerModule(LoggedModule):
         self._valid_sums += torch.stack([nll.double(), batch.tgt[:, 1:].ne(PAD_ID).sum()])
 
     def on_validation_epoch_start(self) -> None:
-        """Reset the sums, and let the model have the weights to score."""
+        """Reset the sums, and load the weights to score into the model."""
         self._valid_sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         if (weights := self.scored_weights()) is not None:
             trained = self.model.state_dict().items()

@@ -1,7 +1,7 @@
 """A batch laid end to end in one static shape.
 
-The same pairs as in the padded batch, without most of its padding; and since all batches have one
-shape, a compiler builds one graph, and a GPU replays one.
+It has the same pairs as the padded batch, without most of its padding; and since all batches have
+one shape, a compiler builds one graph, and a GPU replays one.
 """
 
 from __future__ import annotations

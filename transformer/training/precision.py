@@ -6,7 +6,7 @@ import torch
 
 from transformer.config import Config, Precision
 
-# d_model, below which a Xeon and a GPU lose more by converting than their products gain.
+# The d_model below which converting costs a Xeon or a GPU more than matrix products gain.
 _NARROW = {"cpu": 128, "cuda": 256}
 
 
@@ -30,6 +30,6 @@ def effective_precision(config: Config, device: torch.device) -> Precision:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """A context in which products run in the chosen precision; weights stay in fp32."""
+    """A context in which matrix products run in the chosen precision; weights stay in fp32."""
     enabled = effective_precision(config, device) == "bf16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

@@ -11,7 +11,7 @@
     sentences laid end to end in one shape, compiled, and captured as one CUDA graph
 
 The last two are for one CUDA device that takes whole batches. They round differently, so a training
-continues as it began, and its result says how; it is no part of a run's identity.
+continues as it began, and its result says how; it is not part of a run's identity.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def wanted_kind(config: Config, device: torch.device, is_whole: bool) -> StepKin
 
 
 def can_capture(device: torch.device) -> bool:
-    """Whether there are graphs of a step."""
+    """Whether a step can be captured as a graph on this device."""
     return device.type == "cuda"
 
 
@@ -92,8 +92,9 @@ def takes_whole_batches(trainer: lightning.Trainer) -> bool:
 
 
 def check_packing(model: Transformer) -> None:
-    """Compare the decoder's states of packed sentences with those of padded ones, on a copy whose
-    weights are changed, as those that begin at zero would hide something.
+    """Compare the decoder's states of packed sentences with those of padded ones.
+
+    Noise is added to the weights of a copy, as weights that begin at zero would hide differences.
 
     Raises:
         NotPossibleError: if they differ, or the model takes no packed sentences.
@@ -145,7 +146,7 @@ def small_batch(vocab_size: int) -> Batch:
 
 
 def check_capturing(model: nn.Module, step: Callable[[], None]) -> None:
-    """Check that a step of ``model`` does the same each time, as far as it is not of this project.
+    """Check that a step of ``model`` does the same each time, unless all its parts are ours.
 
     A graph repeats what the device did. What Python did is lost: a draw from a generator of the
     CPU, a counter, or a choice that depends on numbers, which are read from the device.

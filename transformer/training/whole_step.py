@@ -47,7 +47,7 @@ class WholeStep:
         self._step: CapturedStep | None = None
 
     def try_out(self) -> None:
-        """Check that the model takes steps so, and compile it.
+        """Check that the model can take such steps, and compile it.
 
         Raises:
             Exception: of any kind if it does not.
@@ -62,12 +62,12 @@ class WholeStep:
         """Check that a step can be captured.
 
         Raises:
-            NotPossibleError: if it can not.
+            NotPossibleError: if it cannot.
         """
         check_capturing(self._model, self._gradient)
 
     def _gradient(self) -> None:
-        """That of a few sentences, which is dropped."""
+        """Compute the gradient for a few sentences, and drop it."""
         batch = self.prepare(small_batch(self._config.model.vocab_size))
         smoothed, _ = self.sums(_inputs_of(batch.to(self._model.output.weight.device)))
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
@@ -79,7 +79,7 @@ class WholeStep:
         self._step = CapturedStep(self.sums, self._model, optimizer, clip_norm, captures)
 
     def prepare(self, batch: Batch) -> Batch | PackedBatch:
-        """What a step takes of a batch on the CPU; one for which there is no room stays padded."""
+        """A batch on the CPU, laid end to end if steps are packed and it has room."""
         packed = pack(batch, self._room, self._longest) if self._packs else None
         return batch if packed is None else packed
 
@@ -115,9 +115,9 @@ def _inputs_of(batch: Batch | PackedBatch) -> Inputs:
 def choose_steps(
     model: Transformer, config: Config, optimizer: Optimizer, begun: StepKind | None, is_whole: bool
 ) -> tuple[StepKind, WholeStep | None]:
-    """The kind of a training's steps, and what takes those that are captured or packed.
+    """The kind of a training's steps, and the object that takes captured or packed ones.
 
-    Where the fastest kind is not possible, one line says why, and steps are as without it.
+    If the fastest kind is not possible, one line says why, and slower steps are taken.
 
     Args:
         begun: the kind with which training began, if it is resumed
@@ -131,7 +131,7 @@ def choose_steps(
     step = WholeStep(model, config, packs=kind == "packed")
     try:
         if not (is_whole and can_capture(device)):
-            raise NotPossibleError(f"training began with {kind} ones, which need one GPU")
+            raise NotPossibleError(f"training began with {kind} steps, which need one GPU")
         step.try_out()
         captures = _may_capture(step, kind)
     except Exception as error:  # as of a compiler, or of a model under it
@@ -143,7 +143,7 @@ def choose_steps(
 
 
 def _may_capture(step: WholeStep, kind: StepKind) -> bool:
-    """Whether steps can be captured; without it, packed ones are worth taking all the same."""
+    """Whether steps can be captured; packed steps are worth taking even if not."""
     try:
         step.check_capturing()
     except NotPossibleError as error:

@@ -28,7 +28,7 @@ class GroupedAttention(MultiHeadAttention):
 
 
 class GroupedQueryTransformer(Transformer):
-    """Two heads of keys and values, each for a half of the heads of queries."""
+    """Two heads of keys and values, each shared by half of the query heads."""
 
     groups = 2
 
@@ -39,7 +39,7 @@ class GroupedQueryTransformer(Transformer):
 
 
 class MultiQueryTransformer(GroupedQueryTransformer):
-    """One head of keys and values for all heads of queries (Shazeer 2019)."""
+    """One head of keys and values for all query heads (Shazeer 2019)."""
 
     groups = 1
 

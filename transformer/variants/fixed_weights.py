@@ -44,9 +44,9 @@ def position_patterns(real: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class FixedHeadsAttention(MultiHeadAttention):
-    """One head that is learned, the first; each other one has a fixed pattern and its W^V.
+    """The first head is learned; each other one has a fixed pattern and a W^V of its own.
 
-    Of fewer than eight heads the last patterns are left out; from the ninth on they repeat.
+    With fewer than eight heads the last patterns are left out; from the ninth head on they repeat.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -59,7 +59,7 @@ class FixedHeadsAttention(MultiHeadAttention):
         return joined.split([self.d_k, joined.size(dim) - self.d_k], dim)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """The mask is ``(batch, 1, 1, keys)``, which sentences end to end have not."""
+        """Needs a mask ``(batch, 1, 1, keys)``, which packed sentences do not have."""
         learned = super().attend(query, key, value[:, :1], mask)
         real = mask[:, 0, 0] > -torch.inf
         patterns = position_patterns(real, torch.promote_types(value.dtype, torch.float32))

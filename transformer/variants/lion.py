@@ -1,4 +1,4 @@
-"""A method that takes signs as steps."""
+"""Lion, a method whose steps are signs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Lion(TransformerModule):
         self.ratio, self.weight_decay = ratio, weight_decay
 
     def optimizer(self) -> Optimizer:
-        """With the betas of the configuration."""
+        """Lion with the configuration's betas."""
         betas = self.config.training.adam_beta1, self.config.training.adam_beta2
         return LionOptimizer(decay_matrices(self.model, self.weight_decay), betas=betas)
 
     def learning_rate(self, step: int) -> float:
-        """That of the configuration's schedule, lower."""
+        """``ratio`` times the learning rate of the configuration's schedule."""
         return self.ratio * super().learning_rate(step)
 
 
@@ -53,7 +53,7 @@ class LionOptimizer(EachWeight):
     def update(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """A step of a weight."""
+        """Take a step for one weight."""
         if not state:
             state["momentum"] = zeros_like(weight)
         (beta1, beta2), momentum = group["betas"], state["momentum"]

@@ -1,4 +1,4 @@
-"""Methods with Nesterov's momentum in Adam."""
+"""Methods that use Adam with Nesterov's momentum."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from transformer.variants.optimizer_parts import check_above_zero, decay_matrice
 class NAdamW(TransformerModule):
     """Adam with Nesterov's momentum (Dozat 2016) and decoupled decay of all matrices.
 
-    It is torch's NAdam, whose momentum grows in the first thousand steps as Dozat's. AlgoPerf's
-    baseline keeps it constant.
+    It is torch's NAdam, whose momentum grows over the first thousand steps, as Dozat's does.
+    AlgoPerf's baseline keeps it constant.
     """
 
     def __init__(self, config: Config, *, weight_decay: float = 0.1) -> None:
@@ -27,7 +27,7 @@ class NAdamW(TransformerModule):
         self.weight_decay = weight_decay
 
     def optimizer(self) -> Optimizer:
-        """The configuration's schedule and ``learning_rate_factor`` are its learning rate."""
+        """NAdam with decay; its learning rate is the configuration's schedule, factor included."""
         config, groups = self.config.training, decay_matrices(self.model, self.weight_decay)
         betas, eps = (config.adam_beta1, config.adam_beta2), config.adam_epsilon
         return NAdam(groups, lr=1.0, betas=betas, eps=eps, decoupled_weight_decay=True)
@@ -54,5 +54,5 @@ class CosineCycles(NAdamW):
         self.cycle = replace(training, max_steps=self.steps, schedule="cosine")
 
     def learning_rate(self, step: int) -> float:
-        """That of a training which is one cycle long."""
+        """The learning rate of a training that is one cycle long."""
         return learning_rate((step - 1) % self.steps + 1, self.config.model.d_model, self.cycle)

@@ -1,4 +1,4 @@
-"""Parts of methods with another optimizer."""
+"""Parts that methods with another optimizer share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EachWeight(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A step of each weight that has a gradient."""
+        """Take a step for each weight that has a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -20,7 +20,7 @@ class AdamW(TransformerModule):
         self.weight_decay = weight_decay
 
     def optimizer(self) -> Optimizer:
-        """Gains and biases are not decayed."""
+        """AdamW; gains and biases are not decayed."""
         vectors = [weight for weight in self.model.parameters() if weight.dim() < 2]
         matrices = [weight for weight in self.model.parameters() if weight.dim() >= 2]
         groups = [
@@ -36,7 +36,7 @@ class Muon(TransformerModule):
     """Orthogonalised momentum for the layers' matrices (Jordan et al. 2024), Adam for the rest."""
 
     def optimizer(self) -> Optimizer:
-        """Muon's steps are as large as Adam's (Liu et al. 2025): the learning rate can stay."""
+        """Muon with steps as large as Adam's (Liu et al. 2025), so that the learning rate fits."""
         layers = (*self.model.encoder, *self.model.decoder)
         matrices = [weight for x in layers for weight in x.parameters() if weight.dim() == 2]
         taken = set(map(id, matrices))
@@ -68,7 +68,7 @@ class JointOptimizer(Optimizer):
             part.param_groups = [next(groups) for _ in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A step of each."""
+        """Take a step with each optimizer."""
         first, *others = self.parts
         loss = first.step(closure)
         for part in others:

@@ -22,7 +22,7 @@ class UnpositionedEmbedding(Embedding):
 
 
 class NoPositionsTransformer(Transformer):
-    """No positions but what the decoder's mask shows (Haviv et al. 2022), or self-attention."""
+    """No positions but what the decoder's mask or ``self_attention`` shows (Haviv et al. 2022)."""
 
     self_attention = MultiHeadAttention
 
@@ -46,7 +46,7 @@ def positions_of(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RotaryAttention(MultiHeadAttention):
-    """Pairs of query and key rotated by their positions (Su et al. 2021, equation 34)."""
+    """Rotates pairs of query and key by their positions (Su et al. 2021, equation 34)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         at, entries = positions_of(query, key)
@@ -70,7 +70,7 @@ class RotaryTransformer(NoPositionsTransformer):
 
 
 class RelativeAttention(MultiHeadAttention):
-    """Learned relative positions of keys; of values they add nothing (Shaw et al. 2018)."""
+    """Learned relative positions of keys; adding them to values is no gain (Shaw et al. 2018)."""
 
     furthest = 16
 
@@ -94,7 +94,7 @@ class RelativeTransformer(NoPositionsTransformer):
 
 
 class AlibiAttention(MultiHeadAttention):
-    """Scores fall with the distance, at another slope in each head (Press et al. 2022)."""
+    """Scores fall with the distance, with a different slope in each head (Press et al. 2022)."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         at, entries = positions_of(query, key)

@@ -52,7 +52,7 @@ class FewerNetworksTransformer(Transformer):
     Args:
         encoder: a network for each layer, one for all, or none; with a network that both stacks
             share if both have ``shared``
-        decoder: the same of the decoder
+        decoder: the same for the decoder
         wide: whether the shared network is as wide as those of all layers of both stacks together
             (section 4.3: the paper's number of parameters, if the decoder has none)
     """
@@ -82,7 +82,7 @@ class FewerAttentionsTransformer(Transformer):
 
     Args:
         encoder: whether the encoder has self-attention
-        decoder: whether the decoder has it
+        decoder: whether the decoder has self-attention
         cross: the layers of the decoder that attend to the encoder's output, all or the last one
     """
 

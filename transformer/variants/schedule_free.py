@@ -31,13 +31,13 @@ class ScheduleFree(TransformerModule):
         self.peak, self.weight_decay = peak, weight_decay
 
     def optimizer(self) -> Optimizer:
-        """With betas and epsilon of the configuration."""
+        """Schedule-free AdamW with the configuration's betas and epsilon."""
         config, groups = self.config.training, decay_matrices(self.model, self.weight_decay)
         betas = config.adam_beta1, config.adam_beta2
         return ScheduleFreeAdamW(groups, betas=betas, eps=config.adam_epsilon)
 
     def learning_rate(self, step: int) -> float:
-        """A straight line to the peak, and the peak."""
+        """A linear warm-up to the peak, which is kept from there on."""
         training = self.config.training
         return training.learning_rate_factor * self.peak * min(1.0, step / training.warmup_steps)
 
@@ -72,7 +72,7 @@ class ScheduleFreeAdamW(EachWeight):
     def update(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """A step of a weight."""
+        """Take a step for one weight."""
         if not state:
             state.update(step=0, squared_rates=0.0)
             state.update(z=weight.clone(), square=torch.zeros_like(weight))

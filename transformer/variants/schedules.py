@@ -6,12 +6,12 @@ from transformer.training.module import TransformerModule
 
 
 class NoWarmup(TransformerModule):
-    """The peak from the first step on, where the schedule would warm up; then the same decay.
+    """Holds the peak in the steps in which the schedule would warm up; then decays as it does.
 
-    So runs with and without a warm-up differ in its steps alone. Xiong et al. (2020) compare both
+    So runs with and without a warm-up differ only in these steps. Xiong et al. (2020) compare both
     too, at the same peak.
     """
 
     def learning_rate(self, step: int) -> float:
-        """That of the schedule, of no step before the warm-up's last one."""
+        """The schedule's learning rate, with that of the last warm-up step for all earlier ones."""
         return super().learning_rate(max(step, self.config.training.warmup_steps))

@@ -29,8 +29,8 @@ class Soap(TransformerModule):
         self.peak, self.weight_decay, self.every = peak, weight_decay, every
 
     def optimizer(self) -> Optimizer:
-        """All weights are decayed; of embeddings only the side of d_model has a basis, as the
-        authors' limit of 10,000 leaves out the other side of most vocabularies.
+        """SOAP with decay of all weights. For embeddings only the side of d_model has a basis, as
+        the authors' limit of 10,000 leaves out the other side of most vocabularies.
         """
         config, model = self.config.training, self.model
         of_words = id(model.embedding.weight), id(model.output.weight)
@@ -71,7 +71,7 @@ class SoapOptimizer(EachWeight):
     def update(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """A step of a weight."""
+        """Take a step for one weight."""
         beta1, beta2 = group["betas"]
         if not state:
             _begin(state, gradient, group["largest"])
@@ -94,7 +94,7 @@ class SoapOptimizer(EachWeight):
 
 
 def _begin(state: dict[str, Any], gradient: Tensor, largest: int) -> None:
-    """Averages of zero."""
+    """Start all averages at zero."""
     sizes = list(gradient.shape) if gradient.dim() == 2 else []
     state.update(step=0, sides=[side for side, size in enumerate(sizes) if size <= largest])
     state.update(mean=torch.zeros_like(gradient), square=torch.zeros_like(gradient))

@@ -36,7 +36,7 @@ def files_corpus(
 
     def pair(files: Any, most: int = 2) -> ParallelText:
         if not isinstance(files, tuple | list) or not 2 <= len(cast(Sequence[Any], files)) <= most:
-            raise InputError(f"{files!r} is no text of a corpus: give (source, target)")
+            raise InputError(f"{files!r} is not a text of a corpus: give (source, target)")
         sides = [TextFile(location=str(file)) for file in cast(Sequence[Any], files)]
         return ParallelText(source=sides[0], target=sides[1], references=tuple(sides[2:]))
 

@@ -1,4 +1,4 @@
-"""The cache: place, locks, checksums, whole files only."""
+"""The cache of downloads and prepared text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def exclusive(path: Path, doing: str) -> Generator[None]:
 
 
 def write_once(path: Path, write: Callable[[Path], object]) -> Path:
-    """``path``, a file or a folder that ``write`` makes unless it exists."""
+    """Return ``path``, a file or a folder, and have ``write`` make it unless it exists."""
     with exclusive(path, f"writes {path.name}"):
         if not path.exists():
             with making(path) as part:

@@ -28,7 +28,7 @@ _TIMEOUT = (10, 60)
 _CHUNK = 2**20
 # Smaller downloads show no progress: a corpus may have many.
 _LARGE = 10**7
-# Of a file whose size neither the corpus nor the server gives.
+# The most bytes of a file whose size neither the corpus nor the server gives.
 _MOST_BYTES = 10**10
 # Attempts in a row that bring no byte, with pauses of 1, 2, 4 and 8 s between them.
 _ATTEMPTS, _BACKOFF = 5, 0.5
@@ -112,7 +112,7 @@ def _complete(origin: str, part: Path, size: int | None) -> None:
             response = error.response if isinstance(error, requests.RequestException) else None
             reason = type(error).__name__ if response is None else f"HTTP {response.status_code}"
             if response is not None and response.status_code in _FORBIDDEN:
-                reason += ", as no file keeps a password or a query: prepare it by its declaration"
+                reason += "; passwords and queries are not stored: prepare it from its declaration"
             is_final = response is not None and response.status_code not in _RETRIED_STATUS
             if is_final or failures == _ATTEMPTS:
                 # From None, as the message of the error may hold a password of a proxy.

@@ -132,7 +132,7 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
                 if entry.offset_data + entry.size > max(_MOST_GROWTH * size, 2 * _CHUNK):
                     raise InputError(
                         f"{archive} grows to more than {_MOST_GROWTH} times its size by its "
-                        f"member {entry.name}: that is no text"
+                        f"member {entry.name}: that is not text"
                     )
                 if PurePosixPath(entry.name) != PurePosixPath(member) or not entry.isreg():
                     continue
@@ -152,8 +152,8 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
 
 
 class _Bounded(RawIOBase):
-    """An archive, decompressed, that can be read up to a limit, which moves on from file to file:
-    what stands between files is read into memory, and might not end.
+    """A decompressed archive that can be read up to a limit, which advances from file to file: what
+    lies between two files is read into memory, and might not end.
     """
 
     def __init__(self, raw: BufferedReader) -> None:
@@ -182,8 +182,8 @@ def _text_of_test_set(location: str) -> Path:
     match = _LOCATION.fullmatch(location)
     if match is None:
         raise InputError(
-            f"{location} is no side of a test set: write it as sacrebleu:wmt14/full/en-de/source "
-            "or …/reference"
+            f"{location} is not a side of a test set: write sacrebleu:wmt14/full/en-de/source or "
+            "…/reference"
         )
     name, pair, side = match.groups()
     stem = f"{name.replace('/', '_')}.{pair}"

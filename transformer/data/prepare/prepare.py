@@ -135,8 +135,9 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
 
 
 def _source_contents(corpus: Corpus, expected: Manifest | None) -> list[str]:
-    """The SHA-256 of each file of a corpus: declared, or else computed, or of one that is gone as
-    the run recorded it: its prepared copy may still be there.
+    """The SHA-256 of each file of a corpus, declared or computed.
+
+    For a file that is gone it is what the run recorded: the prepared copy may still be there.
     """
     recorded = [None] * len(corpus.files) if expected is None else [x for _, x in expected.sources]
     contents: list[str] = []
@@ -224,8 +225,8 @@ def _check_references(file: TextFile, lines: Sequence[str]) -> None:
 
 
 def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
-    """Check that the text to score is aligned and without an empty reference, and its trees are
-    over the words of their lines.
+    """Check that the text to score is aligned and has no empty reference, and that trees are over
+    the words of their lines.
     """
     for text in filter(None, (corpus.valid, corpus.test)):
         if text.source.is_column:
@@ -239,7 +240,7 @@ def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
 
 
 def _announce(corpus: Corpus) -> None:
-    """Print the downloads, space and time a large corpus takes, and check the disk's room."""
+    """Print the downloads, disk space and time that a large corpus takes, and check the space."""
     pairs = corpus.pairs or 0
     if pairs < _MANY_PAIRS:
         return
@@ -292,7 +293,7 @@ def _text_name(text: ParallelText) -> str:
 
 
 def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[TextReport]:
-    """Write the splits that are scored, with every line, or scores would be of another set."""
+    """Write the splits that are scored. Every line is kept: scores are for the whole set."""
     vocabulary = Vocabulary(part / VOCABULARY_FILE)
     report: list[TextReport] = []
     for split in ("valid", "test"):
