@@ -1,5 +1,5 @@
-"""Speed and memory, ours in turn with plain code of torch.
+"""Measure speed and memory against plain torch code.
 
-In turn, so that a busy machine slows both. Each script is one measurement, for example ``python -m
-bench.train``; none is part of the installed package.
+The two take turns, so that a busy machine slows both. Each script is one measurement, for example
+``python -m bench.train``; none is part of the installed package.
 """

@@ -1,4 +1,4 @@
-"""Options, sizes of models, timing in turn, and printed figures."""
+"""Options, model sizes, timing in turn, and printing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SIZES: dict[str, ModelConfig] = {
 
 
 def run(measure: Callable[..., Numbers], turns: int, **flags: str) -> None:
-    """Measure with the options given on the command line, and report the figures.
+    """Measure with the options given on the command line, and report the numbers.
 
     Args:
         measure: takes the ``size``, the ``device``, the ``turns`` and each of the ``flags``
-        turns: by default
+        turns: the default number of turns
         flags: further options, which are on or off, and their help
     """
     name = Path(sys.argv[0]).stem
@@ -46,10 +46,11 @@ def run(measure: Callable[..., Numbers], turns: int, **flags: str) -> None:
     default = default_device().type
     size = "base" if default == "cuda" else "tiny"
     add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default=default, help="(default: %(default)s)")
-    add("--size", choices=SIZES, default=size, help="of the model (default: %(default)s)")
-    add("--turns", type=int, default=turns, help="that are timed (default: %(default)s)")
-    add("--output", type=Path, metavar="FILE", help="also write the figures there")
+    devices = "device to measure (default: %(default)s)"
+    add("--device", choices=("cpu", "cuda"), default=default, help=devices)
+    add("--size", choices=SIZES, default=size, help="size of the model (default: %(default)s)")
+    add("--turns", type=int, default=turns, help="number of timed turns (default: %(default)s)")
+    add("--output", type=Path, metavar="FILE", help="also write the numbers to this file")
     for flag, use in flags.items():
         add(f"--{flag}", action="store_true", help=use)
     given = parser.parse_args()
@@ -58,14 +59,14 @@ def run(measure: Callable[..., Numbers], turns: int, **flags: str) -> None:
     if given.turns < 1:
         parser.error(f"--turns is {given.turns}, but must be at least 1")
     device, chosen = torch.device(given.device), {flag: getattr(given, flag) for flag in flags}
-    figures = measure(given.size, device, given.turns, **chosen)
+    numbers = measure(given.size, device, given.turns, **chosen)
     hardware, load = device_name(device), workload(device)
     print(f"{name}, {given.size}, {load.text}, {hardware}")
-    for line in lines_of(figures):
+    for line in lines_of(numbers):
         print(f"  {line}")
     if given.output is not None:
         about = {"size": given.size, "workload": load, "device": hardware}
-        about |= {name: figures, "commit": commit(), "versions": versions()}
+        about |= {name: numbers, "commit": commit(), "versions": versions()}
         given.output.parent.mkdir(parents=True, exist_ok=True)
         given.output.write_text(json.dumps(about, indent=2, default=asdict) + "\n")
 
@@ -88,7 +89,7 @@ def config_of(size: Size, load: Workload) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The median over the turns, and its quartiles."""
+    """The median over the turns, with quartiles."""
 
     median: float
     low: float
@@ -110,7 +111,7 @@ def ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
 def in_turn(
     items: Iterable[Item], *functions: Callable[[Item], object], device: torch.device
 ) -> list[list[float]]:
-    """Seconds that each function takes for each item, called one after another item by item."""
+    """Seconds that each function takes for each item; for each item, all are called in turn."""
     times: list[list[float]] = [[] for _ in functions]
     for item in items:
         for function, seconds in zip(functions, times, strict=True):
@@ -122,9 +123,9 @@ def in_turn(
     return times
 
 
-def lines_of(figures: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each figure, the name first."""
-    for name, value in figures.items():
+def lines_of(numbers: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each number, with its name."""
+    for name, value in numbers.items():
         if isinstance(value, dict):
             yield f"{name.replace('_', ' ')}:"
             yield from (f"  {_text(entry):>10}  {key}" for key, entry in value.items())

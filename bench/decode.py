@@ -1,4 +1,4 @@
-"""Time beam search in turn with one without cache."""
+"""Time beam search in turn with one without a cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformer.decoding import decode_sentences
 from transformer.model.encoder_decoder import Transformer
 
 _BEAM_SIZE = 4
-# Word-pieces of a source with its end, and of a translation at most.
+# Word-pieces of a source with its end, and at most of a translation.
 _SOURCE_LENGTH, _LENGTH = 15, 25
 # Sentences per turn: the plain search takes many times as long for each.
 _OURS = {"cpu": 256, "cuda": 3_003}

@@ -29,7 +29,7 @@ _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 
 @dataclasses.dataclass
 class Sleeper:
-    """A process that is none: it ends by itself, and leaves a result."""
+    """A stand-in for a process, which ends by itself and leaves a result."""
 
     directory: Path
     ends_at: float
@@ -47,7 +47,7 @@ class Sleeper:
 
 
 def measure_driver(runs: int, places: int, seconds: float) -> None:
-    """Carry out about ``runs`` that sleep for ``seconds`` at so many places: seeds of all rows."""
+    """Carry out about ``runs`` runs, seeds of all rows, that sleep for ``seconds``."""
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
         seeds = range(1, max(1, runs // len(TABLE3.rows)) + 1)
@@ -64,7 +64,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
 
         def show() -> None:
             nonlocal shown_at
-            if time.monotonic() > shown_at + 30:  # as often as a log has a line of it
+            if time.monotonic() > shown_at + 30:  # as often as it is printed to a log
                 reader.read()
                 shown_at = time.monotonic()
 
@@ -91,9 +91,9 @@ def _resident() -> float:
 
 
 PARSER = argparse.ArgumentParser(prog="python -m bench.driver", description=__doc__)
-PARSER.add_argument("--runs", type=int, default=10_000)
-PARSER.add_argument("--places", type=int, default=200)
-PARSER.add_argument("--seconds", type=float, default=2.0, help="that a run sleeps")
+PARSER.add_argument("--runs", type=int, default=10_000, help="number of runs")
+PARSER.add_argument("--places", type=int, default=200, help="number of runs at a time")
+PARSER.add_argument("--seconds", type=float, default=2.0, help="how long a run sleeps")
 
 
 if __name__ == "__main__":

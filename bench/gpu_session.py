@@ -1,7 +1,7 @@
-"""Work through a plan of commands on a GPU that is there for some minutes at a time.
+"""Run a plan on a GPU in sessions of minutes.
 
-Each call ends by itself in time. What it has finished, and the newest checkpoints of what it has
-not, are one archive that the next call starts from, on this machine or a fresh one.
+Each call ends by itself in time. Finished work, and the newest checkpoints of unfinished work, go
+into one archive from which the next call starts, on this machine or a fresh one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Stage:
     """A command of ``python -m``, which continues where it was when it is given again.
 
     Attributes:
-        name: of the stage
-        results: their name in the folder of the work, which stages may share
+        name: the name of the stage
+        results: the name of its results in the folder of the work, which stages may share
         words: ``{results}`` stands for the path of its results, ``{minutes}`` for what is left
         is_table: whether it drives runs, which share each GPU, as many as there are cores for it;
-            a stage that is none begins anew at each call
+            any other stage begins from the start at each call
     """
 
     name: str
@@ -54,13 +54,13 @@ class Stage:
 
 
 def table(name: str, words: str, results: str = "") -> Stage:
-    """The runs of a table by the words after ``ablations run``, without a tracker."""
+    """The runs of a table, by the words after ``ablations run``; metrics go to files only."""
     command = ("ablations", "run", *shlex.split(words), "--log", "none", "--directory", "{results}")
     return Stage(name=name, results=results or name, words=command)
 
 
 def tests_of_the_gpu() -> Stage:
-    """The measuring call; what it has passed before is not run again."""
+    """The tests and measurements of ``make test-gpu``; those that passed are not run again."""
     where = ("-p", "no:cacheprovider", "-c", str(_TESTS / "pytest.ini"), str(_TESTS))
     options = ("--results", "{results}", "--minutes", "{minutes}")
     words = ("pytest", *where, *options)
@@ -82,10 +82,10 @@ STAGES = (
     table("table3-news", f"{_NEWS} --scale news --seeds 1"),
 )
 _DONE_FILE = "done.json"
-# A stage is not begun for less; before the end, runs write their checkpoints, and all is packed.
+# Seconds: the least that a stage is begun for, and before the end for checkpoints and for packing.
 _SHORTEST, _TO_STOP, _TO_PACK = 45.0, 45.0, 20.0
 _MOMENT = 0.5
-_PACKED = 0.92  # of a checkpoint's bytes
+_PACKED = 0.92  # size of a packed checkpoint over its own
 _BEGAN = time.monotonic()
 
 
@@ -93,9 +93,9 @@ class Session:
     """One call.
 
     Args:
-        folder: of the work
+        folder: the folder of the work
         data: the working directory of all commands; its folder ``mirror`` has downloads
-        seconds: after which the process has ended
+        seconds: the time within which the process ends
     """
 
     def __init__(self, folder: Path, data: Path, seconds: float) -> None:
@@ -115,7 +115,7 @@ class Session:
         return 0.0 if self._is_stopped else self._ends_at - _TO_STOP - time.monotonic()
 
     def run(self, stages: Sequence[Stage]) -> None:
-        """Carry out what is left of the stages."""
+        """Carry out the stages that are left."""
         done = self.done
         for stage in stages:
             if stage.name in done or self.left < _SHORTEST:
@@ -129,12 +129,12 @@ class Session:
 
     @property
     def done(self) -> list[str]:
-        """The names of stages that need not be begun again."""
+        """The names of the stages that are done."""
         path = self.folder / _DONE_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
     def _carry_out(self, stage: Stage) -> int:
-        """The exit code of the stage, which is stopped in time."""
+        """Run a stage, stop it in time, and return its exit code."""
         results, minutes = str(self.folder / stage.results), f"{self.left / 60:.2f}"
         words = [word.format(results=results, minutes=minutes) for word in stage.words]
         if stage.is_table and (devices := len(gpus())):
@@ -151,7 +151,7 @@ class Session:
             return self._wait(process)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Stop the process when the time has come, and kill it if it goes on."""
+        """Stop the process when the time is up, and kill it if it does not end."""
         while self.left > 0:
             try:
                 return process.wait(_MOMENT)
@@ -187,7 +187,7 @@ class Unfinished:
 
     Attributes:
         progress: the share of its steps that its newest checkpoint has
-        checkpoints: those that the rest needs
+        checkpoints: the checkpoints that the rest of the run needs
     """
 
     directory: Path
@@ -221,8 +221,8 @@ def needed(found: Sequence[tuple[int, Path]], training: TrainingConfig) -> tuple
 def pack(folder: Path, archive: Path, most: int) -> list[str]:
     """Write the work to an archive of at most ``most`` bytes.
 
-    Checkpoints of finished runs are left out. If the others are too large, runs that are least far
-    are left out and begin anew.
+    Checkpoints of finished runs are left out. If the others are too large, the runs with the least
+    progress are left out, and begin from the start.
 
     Returns:
         a line for each run that was left out
@@ -263,7 +263,7 @@ def _write(folder: Path, archive: Path, files: set[Path]) -> int:
     part = archive.with_name(f"{archive.name}.part")
     with tarfile.open(part, "w:xz", preset=3) as tar:
         for path in sorted(files, key=lambda path: (path.suffix == ".ckpt", path.name, path)):
-            with suppress(FileNotFoundError):  # a run that was killed may be at its end yet
+            with suppress(FileNotFoundError):  # a killed run may still be ending
                 tar.add(path, path.relative_to(folder))
     part.replace(archive)
     return archive.stat().st_size
@@ -279,13 +279,13 @@ def unpack(archive: Path, folder: Path) -> None:
 
 PARSER = argparse.ArgumentParser(prog="python -m bench.gpu_session", description=__doc__)
 _add: Any = PARSER.add_argument
-_add("--minutes", type=float, default=9.0, help="until this call has ended (default: 9)")
-_add("--state", type=Path, required=True, help="the archive, .tar.xz; read if it is there")
-_add("--state-mib", type=float, default=15.5, help="its largest size (default: 15.5)")
-_add("--data", type=Path, required=True, help="a folder, or a .tar.xz of one")
-_add("--work", type=Path, default=Path("runs/session"), help="(default: runs/session)")
-_add("--plan", type=Path, help="a Python file with other STAGES")
-_add("--only", nargs="+", metavar="STAGE", help="names of stages")
+_add("--minutes", type=float, default=9.0, help="minutes until this call has ended (default: 9)")
+_add("--state", type=Path, required=True, help="archive of the work, .tar.xz; read if it exists")
+_add("--state-mib", type=float, default=15.5, help="largest size of the archive (default: 15.5)")
+_add("--data", type=Path, required=True, help="working directory: a folder, or a .tar.xz of one")
+_add("--work", type=Path, default=Path("runs/session"), help="results (default: runs/session)")
+_add("--plan", type=Path, help="Python file with other STAGES")
+_add("--only", nargs="+", metavar="STAGE", help="names of the stages to carry out (default: all)")
 
 
 def main() -> None:

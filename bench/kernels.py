@@ -19,7 +19,7 @@ _LISTED = 12
 def profile(
     step: Callable[[Item], object], batches: Sequence[Item], device: torch.device
 ) -> Numbers:
-    """The longest operations in milliseconds a step; ``busy`` is the share of a step that all take.
+    """The longest operations, in milliseconds per step; ``busy`` is the share of all in a step.
 
     On a CPU the operations are those of one thread, the only one that the profiler sees.
     """
@@ -57,7 +57,7 @@ def profile(
 
 
 def profile_training(size: Size, device: torch.device, turns: int) -> Numbers:
-    """The longest operations of steps as training takes them here, in milliseconds a step."""
+    """The longest operations of training steps on this device, in milliseconds per step."""
     load = workload(device)
     config = config_of(size, load)
     step = make_step_of(config, wanted_kind(config, device, is_whole=True), device)

@@ -1,4 +1,4 @@
-"""NVIDIA's MPS, with which the processes of a GPU work at the same time."""
+"""NVIDIA's MPS, by which processes share a GPU."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_there() -> bool:
 
 @contextmanager
 def mps() -> Generator[dict[str, str]]:
-    """The environment of processes that share a GPU by a daemon of their own, ended at the end;
-    this process's own where there is none.
+    """The environment for processes that share a GPU through an MPS daemon of their own, which is
+    stopped at the end; without MPS, this process's own environment.
     """
     if not is_there():
         yield dict(os.environ)

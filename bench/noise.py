@@ -1,5 +1,7 @@
-"""Say what the noise between seeds is, what BLEU's is made of, and which measure tells rows apart.
+"""Measure the noise between seeds, and its causes.
 
+It prints each measure's noise, how much of BLEU's is due to the choice of lines and to the length
+of outputs, and which measure tells rows apart:
 ``python -m bench.noise experiments/results/noise-small experiments/results/table3-small …``
 """
 
@@ -32,7 +34,7 @@ _RESAMPLED = 400
 
 
 def spread(values: Sequence[float]) -> str:
-    """The standard deviation with its 95 % interval, by the chi-squared distribution."""
+    """The standard deviation with its 95 % confidence interval, by the chi-squared distribution."""
     freedom, deviation = len(values) - 1, statistics.stdev(values)
     low, high = (deviation * math.sqrt(freedom / _chi_squared(p, freedom)) for p in (0.975, 0.025))
     mean = statistics.fmean(values)
@@ -49,7 +51,7 @@ def _chi_squared(probability: float, freedom: int) -> float:
 
 
 def parts_of_bleu(runs: Sequence[Run]) -> str:
-    """How much of BLEU's variance between seeds is the choice of lines, and how much the length."""
+    """How much of BLEU's variance between seeds is due to the choice of lines, and to length."""
     metric, statistics_of_lines, lengths = BLEU(), [], []
     for run in runs:
         assert run.experiment is not None
@@ -83,7 +85,7 @@ def _scores(metric: BLEU, table: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def show(folder: TableFolder) -> None:
-    """Print the noise of each measure, of a table's base or of all its rows."""
+    """Print the noise of rows with ten seeds or more, and how each measure tells rows apart."""
     rows: dict[str, list[Run]] = defaultdict(list)
     for run in folder.runs():
         if run.result is not None:

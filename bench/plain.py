@@ -1,4 +1,4 @@
-"""Reference code of torch's own parts."""
+"""Reference code made of torch's own parts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make_plain_step(config: Config, device: torch.device, compile: bool = False)
     """A function that trains a plain model with one batch, with autocast as in our own step.
 
     Args:
-        compile: model and loss, for batches of any shape
+        compile: whether to compile model and loss, for batches of any shape
     """
     model = PlainTransformer(config.model).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)

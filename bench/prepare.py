@@ -26,7 +26,9 @@ from transformer.errors import InputError
 
 PARSER = argparse.ArgumentParser(description=__doc__)
 PARSER.add_argument("name", help="an experiment, whose training text is multiplied")
-PARSER.add_argument("--pairs", type=int, default=200_000, help="(default: %(default)s)")
+PARSER.add_argument(
+    "--pairs", type=int, default=200_000, help="number of pairs (default: %(default)s)"
+)
 
 _VALID_PAIRS = 100
 
@@ -77,16 +79,16 @@ def multiply(source: Lines, target: Lines, pairs: int, files: tuple[Path, Path])
 
 
 def main() -> None:
-    """Measure as asked and print the figures."""
+    """Measure with the given options, and print the numbers."""
     given = PARSER.parse_args()
     try:
         declared = find_experiment(given.name).config.data.corpus.train
         texts = [read_aligned(fetch(text.source), fetch(text.target)) for text in declared]
         source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
-        figures = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
+        numbers = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
     except InputError as error:
         PARSER.error(str(error))
-    print("\n".join(lines_of(figures)))
+    print("\n".join(lines_of(numbers)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time training steps of a table's rows in turn with its base."""
+"""Time training steps of a table's rows and its base."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ _WARM_UP_STEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """The milliseconds of a step of the base, and what the steps of each row are of that, in turn
-    and on one thread. The base is also timed as a row, to show the noise.
+    """The milliseconds of a step of the base, and each row's time as a multiple of it.
+
+    Steps are timed in turn, on one thread. The base is also timed as a row, to show the noise.
     """
 
     device: str
     base: float
     ratios: Mapping[str, Ratio]
 
-    def figures(self) -> Numbers:
-        """What is printed."""
+    def numbers(self) -> Numbers:
+        """The numbers that are printed."""
         return {
             "device": self.device,
             "ms_per_step_of_the_base": self.base,
@@ -42,7 +43,7 @@ class RowTimes:
         }
 
     def step_times(self, turns: int) -> StepTimes:
-        """What a table's directory keeps."""
+        """The times that a table's directory keeps."""
         medians = {row: ratio.median for row, ratio in self.ratios.items()}
         return StepTimes(device=self.device, commit=commit(), turns=turns, ratios=medians)
 
@@ -69,15 +70,16 @@ def time_rows(table: Table, scale: Scale, turns: int) -> RowTimes:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", help="a name that ablations list prints, or a file")
-    parser.add_argument("--scale", required=True)
-    parser.add_argument("--turns", type=int, default=40, help="that are timed (default: 40)")
-    words = "also write them next to the runs of the table, for its report"
+    parser.add_argument("--scale", required=True, help="the scale of the table")
+    turns = "number of timed turns (default: 40)"
+    parser.add_argument("--turns", type=int, default=40, help=turns)
+    words = "also write the times next to the runs of the table, for its report"
     parser.add_argument("--into", type=Path, metavar="DIRECTORY", help=words)
     given = parser.parse_args()
     chosen = load_table(given.table)
     print(f"rows, {given.table}, {given.scale}")
     times = time_rows(chosen, find_scale(chosen, given.scale), given.turns)
-    for line in lines_of(times.figures()):
+    for line in lines_of(times.numbers()):
         print(f"  {line}")
     if given.into is not None:
         times.step_times(given.turns).save(given.into)

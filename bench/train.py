@@ -20,9 +20,9 @@ from transformer.training.precision import effective_precision
 from transformer.training.step_kinds import wanted_kind
 
 _WARM_UP_STEPS = 2
-# The side of square matrices: large enough to reach the peak in some hundredths of a second.
+# The side of square matrices, large enough to reach the peak in some hundredths of a second.
 _SIDE = {"cpu": 1_024, "cuda": 8_192}
-# Products that are timed together: on a GPU, a single one is mostly waited for.
+# Products that are timed together: on a GPU, the time of a single one is mostly waiting.
 _PRODUCTS = {"cpu": 1, "cuda": 20}
 _RIVALS = {"nn.Transformer": False, "nn.Transformer, compiled": True}
 
@@ -30,7 +30,7 @@ _RIVALS = {"nn.Transformer": False, "nn.Transformer, compiled": True}
 def measure_training(
     size: Size, device: torch.device, turns: int, *, compile: bool = False
 ) -> Numbers:
-    """Time steps as training takes them on this device, and those of ``nn.Transformer``."""
+    """Time training steps on this device, and those of ``nn.Transformer``."""
     race = Race(size, device, turns)
     config = override(config_of(size, workload(device)), compile=True if compile else None)
     kind = wanted_kind(config, device, is_whole=True)
@@ -47,7 +47,7 @@ class Race:
     padding.
 
     Attributes:
-        steps: by the names of those that could be entered
+        steps: the steps that could be entered, by name
         failed: why the others could not
     """
 
@@ -78,7 +78,7 @@ class Race:
         self._memory[name] = (peak_memory(device) - before) / 2**20
 
     def enter_rival(self, compile: bool) -> None:
-        """``nn.Transformer`` in the same precision."""
+        """Enter ``nn.Transformer`` in the same precision."""
         (name,) = (name for name, compiles in _RIVALS.items() if compiles == compile)
         self.enter(name, partial(make_plain_step, self.config, self._device, compile))
 
@@ -96,16 +96,16 @@ class Race:
         target = sum(batch.target_tokens for batch in batches)
         positions = sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches)
 
-        def of_each(figure: Callable[[list[float]], Any]) -> dict[str, Any]:
-            return {name: figure(seconds) for name, seconds in by_name.items()}
+        def of_each(number: Callable[[list[float]], Any]) -> dict[str, Any]:
+            return {name: number(seconds) for name, seconds in by_name.items()}
 
         def share(seconds: list[float]) -> Any:
             return ratio_of([n / s for n, s in zip(flops, seconds, strict=True)], peaks)
 
-        figures: Numbers = {"precision": precision, "steps": len(batches)}
+        numbers: Numbers = {"precision": precision, "steps": len(batches)}
         if self.failed:
-            figures["failed"] = self.failed
-        figures |= {
+            numbers["failed"] = self.failed
+        numbers |= {
             "ms_per_step": of_each(lambda seconds: 1e3 * statistics.median(seconds)),
             "target_tokens_per_second": of_each(lambda seconds: target / sum(seconds)),
             "tflops": of_each(lambda seconds: sum(flops) / sum(seconds) / 1e12),
@@ -113,8 +113,8 @@ class Race:
         }
         for rival in by_name.keys() & _RIVALS.keys():
             ratios = of_each(lambda seconds, of=by_name[rival]: ratio_of(of, seconds))
-            figures[f"times_as_fast_as_{rival}"] = ratios
-        return figures | {
+            numbers[f"times_as_fast_as_{rival}"] = ratios
+        return numbers | {
             "product_tflops": statistics.median(peaks) / 1e12,
             "fill_of_the_batches": (source + target) / positions,
             "peak_memory_mib": self._memory,
@@ -127,7 +127,7 @@ class Race:
 
 
 def matrix_product(device: torch.device, bf16: bool) -> Callable[[object], object]:
-    """Large matrix products, the fastest work that a device can do; the argument is ignored."""
+    """A function that multiplies large matrices, the fastest work of a device."""
     dtype = torch.bfloat16 if bf16 else torch.float32
     left, right = torch.randn(2, _SIDE[device.type], _SIDE[device.type], device=device).to(dtype)
     out = torch.empty_like(left)

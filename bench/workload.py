@@ -36,7 +36,7 @@ class Workload:
 
     ``text`` names a table of the lengths of pairs, including the end of sentence: ``multi30k`` is
     its training text in 8,000 word-pieces; ``news`` is newstest 2012, 2013 and 2014, EN-DE, in
-    37,000. Of a short text, ``copies`` are taken: 9,006 pairs of news fill large batches to 74 %,
+    37,000. A short text is repeated in ``copies``: 9,006 pairs of news fill large batches to 74 %,
     32 copies to 90 % as a corpus of millions does.
     """
 
@@ -83,7 +83,7 @@ def make_step(module: TransformerModule) -> Step:
 def make_step_of(config: Config, way: Way, device: torch.device) -> Step:
     """A function that trains a model of ``config`` in one way, without a Trainer.
 
-    Packing a batch, which training does beforehand, is done when it comes for the first time.
+    A batch is packed, which training does beforehand, when it occurs for the first time.
     """
     module = make_module(override(config, compile=way == "compiled")).to(device)
     if way in ("plain", "compiled"):

@@ -1,1 +1,1 @@
-"""Tables with a scale of their own, whose results are not committed yet."""
+"""Tables with scales of their own, without committed results."""

@@ -1,9 +1,9 @@
-"""Table 3 on real text: Tatoeba, a part of Europarl, and the news test sets of 2008 to 2012.
+"""Table 3 on Tatoeba, a part of Europarl, and news.
 
-The text is in the folder ``news`` of the working directory, as ``train-tatoeba.en.xz``,
-``train-newstest2009.de.xz`` and so on; ``valid`` is newstest2013, ``test`` newstest2014. That is
-203,972 pairs, about as many as ``medium`` has of News Commentary, so its recipe is taken, with the
-steps of 20 epochs.
+The news are the test sets of 2008 to 2012. All text is in the folder ``news`` of the working
+directory, as ``train-tatoeba.en.xz``, ``train-newstest2009.de.xz`` and so on; ``valid`` is
+newstest2013, ``test`` newstest2014. That is 203,972 pairs, about as many as ``medium`` has of News
+Commentary, so its recipe is used, with the steps of 20 epochs.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Table 4 on CRAFT at ``small``'s width, with the paper's four layers and 20,000 steps."""
+"""Table 4 at ``small``, with four layers and 20,000 steps."""
 
 from dataclasses import replace
 
