@@ -1,11 +1,11 @@
-# Every target but test-gpu sets up what it needs; none needs more than Python 3.11 or newer and make.
+# Every target except test-gpu sets up what it needs; all you need is make and Python 3.11 or newer.
 PYTHON ?= python3
 SCALE ?= quick
 BIN := .venv/bin
-# A process for each core; each takes about a gigabyte.
+# One process per core, each of about a gigabyte.
 TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 
-# Tests start many processes, each of which would compile the project anew.
+# Tests start many processes, and each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures site
@@ -36,7 +36,7 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
-# Without a .venv: any Python with torch, lightning and pytest.
+# Works without a .venv, with any Python that has torch, lightning and pytest.
 test-gpu:
 	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m pytest -c tests/gpu/pytest.ini tests/gpu
 
@@ -50,15 +50,15 @@ format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# Ours against plain torch; some minutes each.
+# This project against plain torch; some minutes each.
 benchmark: setup
 	for script in train decode; do $(BIN)/python -m bench.$$script || exit; done
 
-# Those of README and docs, from committed results; needs Chromium or Chrome.
+# The pictures of README and docs, from committed results; needs Chromium or Chrome.
 pictures: setup
 	$(BIN)/python -m tests.pictures
 
-# The pages as a site in build/site, with what they link to, and the API from docstrings.
+# The pages, with everything they link to and the API from docstrings, as a site in build/site.
 site: .venv/docs-installed
 	mkdir -p build/pages
 	ln -sfn $(addprefix $(CURDIR)/,README.md CHANGELOG.md docs transformer experiments ablations) build/pages

@@ -263,9 +263,9 @@ def test_what_a_variant_leaves_as_it_is_starts_as_in_the_base(mine: Path) -> Non
         ("def configure_optimizers(self): pass", r"row\(…, method=Mine\)"),
         ("schedule = 'cosine'", r"class Mine\(TransformerModule\)"),
         ("def learning_rate(self, step): pass", r"row\(…, method=Mine\)"),
-        ("def training_step(self, batch, index): pass", "a variant is a model alone"),
-        ("loss = staticmethod(len)", "a variant is a model alone"),
-        ("def on_train_batch_end(self): pass", "a variant is a model alone"),
+        ("def training_step(self, batch, index): pass", "a variant is only a model"),
+        ("loss = staticmethod(len)", "a variant is only a model"),
+        ("def on_train_batch_end(self): pass", "a variant is only a model"),
     ],
 )
 def test_a_method_that_nobody_calls_is_refused(method: str, door: str, mine: Path) -> None:

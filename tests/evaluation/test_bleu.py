@@ -117,7 +117,9 @@ def test_every_code_of_a_language_gives_the_same_score() -> None:
 
 def test_an_unknown_language_is_named() -> None:
     for language in ("chinese", "jp", ""):
-        with pytest.warns(UserWarning, match=f"^'{language}' is not the code of a language, such as"):
+        with pytest.warns(
+            UserWarning, match=f"^'{language}' is not the code of a language, such as"
+        ):
             assert "|tok:13a|" in bleu(TRUTHS, TRUTHS, language).signature
 
 

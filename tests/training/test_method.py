@@ -260,7 +260,7 @@ def test_what_nobody_calls_is_refused(
 
 def test_a_model_is_no_method_and_the_other_way_round(config: Config) -> None:
     model, method = variant_name(ModernTransformer), variant_name(Muon)
-    with pytest.raises(InputError, match=r"no subclass of transformer\.TransformerModule"):
+    with pytest.raises(InputError, match=r"is not a subclass of transformer\.TransformerModule"):
         check_classes(override(config, method=model))
     with pytest.raises(InputError, match=r"is not a subclass of transformer\.Transformer, which"):
         check_classes(override(config, model=method))

@@ -154,10 +154,10 @@ def equal_spreads() -> Iterator[Finding]:
     whole = [simulate(*shape) for shape in SHAPES]
     gaps = [simulate(*shape, gaps=True) for shape in GAPS]
     for name, claim, truth in (
-        ("mean", "95 % interval of a mean", 95),
-        ("pooled", "95 % interval of Δ, pooled", 95),
-        ("own", "95 % interval of Δ, each row alone", 95),
-        ("chosen", "95 % interval of Δ, as the test chooses", 95),
+        ("mean", "95 % confidence interval of a mean", 95),
+        ("pooled", "95 % confidence interval of Δ, pooled", 95),
+        ("own", "95 % confidence interval of Δ, each row alone", 95),
+        ("chosen", "95 % confidence interval of Δ, as the test chooses", 95),
         ("family", "Dunnett's test: some row differs where none does", 5),
         ("rejects", "test of equal variances rejects them", 5),
     ):
@@ -173,7 +173,10 @@ def equal_spreads() -> Iterator[Finding]:
 def unequal_spreads() -> Iterator[Finding]:
     """Tables whose rows do not spread alike, which few seeds seldom show."""
     twice, row, base = (1, 2) * 10, (1, 3, *[1] * 18), (3, *[1] * 19)
-    interval, test = "95 % interval of Δ", "Dunnett's test, the base with 3 times the spread"
+    interval, test = (
+        "95 % confidence interval of Δ",
+        "Dunnett's test, the base with 3 times the spread",
+    )
     for claim, name, spreads, truth, least, most in (
         (f"{interval}, every second row with twice the spread: all", "chosen", twice, 95, 90, 98),
         (f"{interval}, one row with 3 times the spread: this row", "second row", row, 95, 79, 98),
@@ -190,9 +193,9 @@ def shared_trainings() -> Iterator[Finding]:
     near, far = ([simulate(*shape, apart=apart) for shape in SHARED] for apart in (0.1, 0.5))
     tenth, half = (f"rows of one training, {x} its spread apart" for x in ("a tenth of", "half"))
     for name, claim, truth in (
-        ("same training", "95 % interval of Δ, in the base's training", 95),
-        ("pooled", "95 % interval of Δ, pooled", 95),
-        ("chosen", "95 % interval of Δ, as the test chooses", 95),
+        ("same training", "95 % confidence interval of Δ, in the base's training", 95),
+        ("pooled", "95 % confidence interval of Δ, pooled", 95),
+        ("chosen", "95 % confidence interval of Δ, as the test chooses", 95),
         ("family", "Dunnett's test: some row differs where none does", 5),
     ):
         for found, designs in ((near, tenth), (far, half)):
@@ -217,14 +220,15 @@ def speed_ups() -> Iterator[Finding]:
                 noise = noise + each * random.standard_normal((rows, seeds, len(steps)))
                 held += _speeds_held(np.exp(true + noise), truths.tolist(), steps.tolist())
             shares.append(percent(held))
-        head = f"| 95 % interval of a speed-up, most noise that of {claim} | 5 to 20 rows | 95 |"
+        what = f"95 % confidence interval of a speed-up, most noise that of {claim}"
+        head = f"| {what} | 5 to 20 rows | 95 |"
         yield Finding(head, shares, 92, 98)
 
 
 def _speeds_held(
     curves: np.ndarray[Any, np.dtype[np.float64]], truths: Sequence[float], steps: Sequence[int]
 ) -> Iterator[bool]:
-    """Whether the interval of each row but the base, the first, has its true speed-up."""
+    """Whether the confidence interval of each row but the base, the first, has its true speed-up."""
     finals = [dict(enumerate(row)) for row in curves[..., -1].tolist()]
     found = pool(dict(zip(map(str, range(len(finals))), finals, strict=True)))
     assert found is not None
@@ -241,7 +245,7 @@ def _speeds_held(
 def correlations() -> Iterator[Finding]:
     """Rows drawn from normal distributions of known correlation."""
     random = np.random.default_rng(1)
-    claim = "95 % interval of the rank correlation, true correlation 0 to 0.95"
+    claim = "95 % confidence interval of the rank correlation, true correlation 0 to 0.95"
     for counts, designs in (((4, 5, 6, 8), "4 to 8 rows"), ((10, 15, 20), "10 to 20 rows")):
         shares: list[float] = []
         for count in counts:
@@ -288,7 +292,7 @@ def comparison() -> Iterator[Finding]:
             covered += [bool(x.low <= truth <= x.high) for x in (found.first, found.second)]
     for claim, truth, held, least, most in (
         ("calls two equal systems different", 5, false, 0, 8),
-        ("95 % interval of BLEU", 95, covered, 91, 100),
+        ("95 % confidence interval of BLEU", 95, covered, 91, 100),
     ):
         head = f"| compare: {claim} | 300 lines of Multi30k | {truth} |"
         yield Finding(head, [percent(held)], least, most)
@@ -304,7 +308,7 @@ def exponents() -> Iterator[Finding]:
         )
         assert found is not None
         held.append(abs(found[0] - 2) <= found[1])
-    head = "| 95 % interval of Table 1's exponents | 3 widths, 5 lengths | 95 |"
+    head = "| 95 % confidence interval of Table 1's exponents | 3 widths, 5 lengths | 95 |"
     yield Finding(head, [percent(held)], 93.5, 96.5)
 
 
