@@ -6,15 +6,15 @@ const sides = { queries: document.getElementById("queries"), keys: document.getE
 const ROW = 24; // in pixels; the height of a word's button is 1.5rem of 16
 const FAINTEST = 50; // of 1,000: many faint lines would hide the strong ones
 const FAINTEST_OF_A_WORD = 10;
-const SPREAD = 10; // the lines of several heads are set apart by at most this
+const SPREAD = 10; // pixels over which the parallel lines of several heads are spread
 
-// A word is { side, row }: kept by a click, or under the pointer or the focus for a moment.
+// A word is { side, row }: kept by a click, or for a moment under the pointer or the focus.
 let [kept, pointed] = [null, null];
 
 const colour = (head) => form.querySelector(`[name=head][value="${head}"]`).parentElement.style.getPropertyValue("--head");
 const heads = () => [...form.querySelectorAll("[name=head]:checked")].map((box) => Number(box.value));
 const view = () => views[form.elements.kind.value];
-// A variant's stacks may have different depths: of the shallower one, the last layer is shown.
+// A variant's stacks may have different depths; beyond the shallower one its last layer is shown.
 const layer = () => Math.min(form.elements.layer.value, view().weights.length);
 const weights = (head) => view().weights[layer() - 1][head - 1];
 
@@ -127,7 +127,7 @@ function update() {
   show();
 }
 
-// Words are made anew only if there are others, so that a word stays kept from layer to layer.
+// Words are made again only if they change, so that a kept word stays kept from layer to layer.
 let shown = null;
 
 function show() {

@@ -228,7 +228,7 @@ def speed_ups() -> Iterator[Finding]:
 def _speeds_held(
     curves: np.ndarray[Any, np.dtype[np.float64]], truths: Sequence[float], steps: Sequence[int]
 ) -> Iterator[bool]:
-    """Whether the confidence interval of each row but the base, the first, has its true speed-up."""
+    """Whether the interval of each row but the base, the first, has its true speed-up."""
     finals = [dict(enumerate(row)) for row in curves[..., -1].tolist()]
     found = pool(dict(zip(map(str, range(len(finals))), finals, strict=True)))
     assert found is not None
