@@ -45,8 +45,8 @@ VocabSize = Annotated[
 Like = Annotated[
     str | None,
     Parameter(
-        help="for text of your own, the experiment whose settings to take [default: by the amount "
-        "of text]"
+        help="for text of your own, the experiment whose settings to take [default: chosen by the "
+        "amount of text]"
     ),
 ]
 Settings = Annotated[
@@ -55,7 +55,7 @@ Settings = Annotated[
         name="--set", help="FIELD=VALUE changes a field of transformer/config.py; may be repeated"
     ),
 ]
-Run = Annotated[Path, Parameter(help="the directory of a run, or safetensors")]
+Run = Annotated[Path, Parameter(help="the directory of a run, or of an export of it")]
 Average = Annotated[
     int | None,
     Parameter(help="how many of the last checkpoints to average [default: the experiment's]"),
@@ -212,7 +212,8 @@ def train(
         accumulate: gradient-accumulation steps per optimiser step
         keep_checkpoints: keep whole checkpoints, with Adam's moments [default: once the run is
             scored, keep only the weights that were scored]
-        checkpoint_minutes: write a checkpoint every M minutes of training [default: by steps]
+        checkpoint_minutes: write a checkpoint every M minutes of training [default: at the steps
+            that the experiment sets]
     """
     trust(*variant)
     experiment = find_experiment(
@@ -270,7 +271,7 @@ def evaluate(
 ) -> None:
     """Score a run on a split of its corpus, or on a text of your own.
 
-    Prints BLEU and chrF with their signatures, and perplexity; of a parser, F1.
+    Prints BLEU and chrF with their signatures, and perplexity; for a parser, F1.
 
     Args:
         split: valid, test, or a set that sacreBLEU knows, such as wmt14 [default: valid]
@@ -349,7 +350,7 @@ def attention(
 
     Args:
         sentence: one sentence of the source language, in quotes
-        translation: its translation [default: the run's own]
+        translation: a translation of the sentence [default: the run's own]
         kind: self-attention of the encoder or the decoder, or cross-attention
         layer: the layer to draw, counted from 1 [default: the last]
         heads: the heads to draw, counted from 1, such as 1,5 [default: all]
@@ -383,10 +384,10 @@ def export(
     Needs the extra 'export': pip install '.[export]'.
 
     Args:
-        format: hf is a folder that transformers loads
+        format: the format to write; hf is for Hugging Face transformers
         quantization: the type of CTranslate2's weights [default: float32]
         output: folder to write [default: DIRECTORY/FORMAT]
-        check: translate N lines with the export and with torch and compare [default: no check]
+        check: translate N lines with both the export and torch, and compare [default: no check]
     """
     from experiments.export.export import export_run
 

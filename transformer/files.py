@@ -285,8 +285,8 @@ def write_json(path: Path, value: object) -> None:
 
 
 def to_json(value: object, *, indent: int | None = 2) -> str:
-    """What :func:`write_json` writes. JSON has no infinity, so that is the string "Infinity", which
-    ``from_dict`` reads as a number again.
+    """The text that :func:`write_json` writes. JSON has no infinity, so that is the string
+    "Infinity", which ``from_dict`` reads as a number again.
     """
     valid = json.loads(json.dumps(value), parse_constant=str)
     return json.dumps(valid, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"

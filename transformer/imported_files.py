@@ -61,7 +61,7 @@ class _Record:
 
 
 def source_record(names: Iterable[str]) -> dict[str, Any]:
-    """What a run keeps of the source of the classes ``names``; empty if none is the user's own."""
+    """The record of the source of the classes ``names``; empty if none is the user's own."""
     own = sorted({name for name in names if is_own(name)})
     if not own:
         return {}

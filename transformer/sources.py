@@ -170,7 +170,7 @@ class _Folder:
     path: Path
 
     def imported(self, file: Path, statement: ast.stmt, name: str) -> Iterator[tuple[Path, str]]:
-        """What a statement imports from the folder: each name with its file, and all names of a
+        """The names that a statement imports from the folder, with their files; all names of a
         module that is imported as a whole. If the statement binds ``name``, only that counts.
         """
         takes_all = isinstance(statement, _Definition) or not _binds(statement, name)

@@ -33,7 +33,7 @@ class Translator(ABC):
         return line
 
     def as_shown(self, found: str, line: str) -> str:
-        """What was decoded for the source ``line``, as a user reads it."""
+        """The output that was decoded for the source ``line``, as a user reads it."""
         del line
         return found
 

@@ -94,7 +94,7 @@ def script() -> str:
 
 
 def _apart(work: Callable[[Any], Drawn], given: object) -> Drawn:
-    """What ``work``, a function of this module, returns in a process of its own."""
+    """Call ``work``, a function of this module, in a separate process, and return its result."""
     found = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
     try:
         ended = subprocess.run(

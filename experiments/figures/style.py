@@ -86,7 +86,7 @@ def axis(
 
 
 def tooltip(*fields: str) -> Sequence[Spec]:
-    """What a page shows of the point under the pointer."""
+    """The fields that a page shows for the point under the pointer."""
     return [{"field": field} for field in fields]
 
 

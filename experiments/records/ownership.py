@@ -54,10 +54,10 @@ def check_same_configuration(directory: Path, found: Experiment, experiment: Exp
 
 
 def identity(config: Config) -> Config:
-    """What two runs must share to be the same: all settings, and the source of the user's classes.
+    """The parts of a configuration in which equal runs agree: settings, and the source of classes.
 
-    The folders that text lies in do not count, nor the names of files with classes; a class of an
-    earlier version counts as what replaced it.
+    The folders that text lies in do not count, nor do the names of files with classes; a class of
+    an earlier version counts as what replaced it.
     """
     found = current(config.without_folders)
     model, training = found.model, found.training

@@ -90,8 +90,7 @@ SHARDS = "but must be like 2/8, the second of eight"
         ("QUICK --workers 577", "--workers is 577, but may be at most 576 on this machine"),
         (
             "QUICK --trials-per-device 65",
-            "runs at a time by --trials-per-device is 585, but may be at most 576 for what there "
-            "is here",
+            "runs at a time by --trials-per-device is 585, but may be at most 576 on this machine",
         ),
         (
             "QUICK --ray auto --trials-per-device 65",

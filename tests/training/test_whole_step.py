@@ -148,7 +148,7 @@ def test_a_training_continues_as_it_began(
     module, _ = train(tiny_config, 5, tmp_path / "plain.ckpt")
     assert module.step_kind == "plain"
     monkeypatch.undo()  # a machine without a GPU
-    with pytest.warns(UserWarning, match="steps are plain: training began with packed ones"):
+    with pytest.warns(UserWarning, match="steps are plain: training began with packed steps"):
         module, _ = train(tiny_config, 5, tmp_path / "packed.ckpt")
     assert module.step_kind == "plain"
 

@@ -34,7 +34,7 @@ class Perplexity:
 
     @classmethod
     def of(cls, nll: float, tokens: int, references: Sequence[str]) -> Perplexity:
-        """From the sum of the negative log-probabilities of the ``tokens`` of ``references``."""
+        """The perplexity for the sum of the negative log-probabilities of all ``tokens``."""
         characters = sum(len(reference) + 1 for reference in references)
         return cls(per_token=_exp(nll / tokens), per_char=_exp(nll / characters))
 

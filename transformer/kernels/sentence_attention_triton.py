@@ -52,14 +52,14 @@ TILES = {
 
 @triton.jit
 def _visible(rows, valid, sentences, offsets):
-    """From which row of the other side up to which each row sees; anything if not valid."""
+    """The first row of the other side that each row sees, and the end; arbitrary if not valid."""
     sentence = tl.load(sentences + rows, mask=valid, other=0)
     return tl.load(offsets + sentence), tl.load(offsets + sentence + 1)
 
 
 @triton.jit
 def _visible_to_all(start, length, sentences, offsets, OWN: tl.constexpr):
-    """From which row of the other side up to which a program walks.
+    """The first row of the other side that a program walks over, and the end.
 
     Read as two numbers: the extremes of :func:`_visible` would lie in registers of every thread,
     and with them all that a compiler derives from the bounds of a loop.
@@ -277,7 +277,7 @@ def differentiate(
 
 
 def _heads_side_by_side(*matrices: Tensor) -> list[Tensor]:
-    """As a projection writes them; a row may be a part of a wider one."""
+    """Lay each row's heads side by side, as a projection does; a row may be part of a wider one."""
     return [
         x if x.stride(2) == 1 and x.stride(1) == x.size(2) else x.contiguous() for x in matrices
     ]

@@ -248,16 +248,16 @@ class TransformerModule(LoggedModule):
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    # A step in one piece has been taken within training_step, and Lightning only counts it.
+    # Captured and packed steps are taken within training_step, so that Lightning only counts them.
 
     @without_stop_iteration
     def backward(self, *args: Any, **kwargs: Any) -> None:
-        """As Lightning does."""
+        """Differentiate as Lightning does, unless the step is taken already."""
         if self._whole_step is None:
             super().backward(*args, **kwargs)
 
     def optimizer_zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As Lightning does."""
+        """Reset gradients as Lightning does, unless the step is taken already."""
         if self._whole_step is None:
             super().optimizer_zero_grad(*args, **kwargs)
 
@@ -269,7 +269,7 @@ class TransformerModule(LoggedModule):
         optimizer: Optimizer | LightningOptimizer,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """As Lightning does."""
+        """Step as Lightning does, unless the step is taken already."""
         if self._whole_step is None:
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         elif optimizer_closure is not None:

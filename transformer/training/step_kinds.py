@@ -188,8 +188,8 @@ def _without_waiting(device: torch.device) -> Generator[None]:
 
 
 def _state_of_host(model: nn.Module) -> list[object]:
-    """What a step may change besides tensors of the device: generators, and all attributes of the
-    model's modules, their classes and their files.
+    """The state that a step may change besides tensors of the device: generators, and all
+    attributes of the model's modules, their classes and their files.
     """
     of_torch = torch.default_generator.get_state().numpy().tobytes()
     state: list[object] = [random.getstate(), _frozen(np.random.get_state()), of_torch]

@@ -106,7 +106,7 @@ class FixNormEmbedding(Embedding):
         return F.normalize(cast(Tensor, self.__getattr__("weight")), dim=-1)
 
     def reset_parameters(self) -> None:
-        """As the base's; their lengths only say how fast directions change."""
+        """Draw the same weights as the base; their lengths only set how fast directions change."""
         for name, table in self.named_parameters():
             rows = self.vocab_size if name == "weight" else len(table)
             nn.init.normal_(table[:rows], std=self.d_model**-0.5)

@@ -111,7 +111,7 @@ def sacrebleu_set(name: str, language_pair: str) -> ParallelText:
 
 
 def _wmt14(name: str, target: str, pairs: int, *train: ParallelText) -> Corpus:
-    """With the paper's sets: newstest2013 for validation, all of newstest2014 for testing."""
+    """A corpus with the paper's sets: newstest2013 for validation, newstest2014 for testing."""
     return Corpus(
         name=name,
         source_language="en",
