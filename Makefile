@@ -8,7 +8,7 @@ TESTS := --numprocesses logical --maxprocesses 8 --dist worksteal
 # Tests start many processes, and each would compile the whole project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup table3 report test test-slow test-gpu check format benchmark pictures site
+.PHONY: setup table3 report test test-slow test-long test-gpu check format benchmark pictures site
 
 setup: .venv/installed
 
@@ -31,10 +31,14 @@ report: setup
 	$(BIN)/python -m ablations report runs/table3-$(SCALE)
 
 test: setup
-	$(BIN)/python -m pytest $(TESTS) -m "not slow"
+	$(BIN)/python -m pytest $(TESTS) -m "not slow and not long"
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(TESTS) -m slow
+
+# Takes some hours; the tests run one after the other, as some use all cores.
+test-long: setup
+	$(BIN)/python -m pytest -m long
 
 # Works without a .venv, with any Python that has torch, lightning and pytest.
 test-gpu:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -54,6 +56,12 @@ TINY_MODEL = ModelConfig(
     dropout=0.0,
     max_positions=19,
 )
+
+
+def all_but_first_slow(values: Iterable[Any]) -> list[Any]:
+    """Parameters of a test of which the fast tests take the first alone."""
+    first, *others = values
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
 
 
 def number_pairs(count: int, seed: int, longest: int = 7) -> list[tuple[str, str]]:

@@ -72,7 +72,7 @@ def test_without_a_gpu_all_are_skipped_with_one_line() -> None:
     assert end.value.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_all_that_a_cpu_can_run_passes(tmp_path: Path) -> None:
     """But of the rows of Table 3 only few, and what has passed is not run again."""

@@ -147,6 +147,10 @@ CASES = [
     ("run", "checkpoints", "link"),
     *(("run", IN_RUN[-1], oddity) for oddity in CONTENT_ODDITIES),
 ]
+# The fast tests follow the links, which have done the most harm.
+PARAMETERS = [
+    case if case[2] == "link" else pytest.param(*case, marks=pytest.mark.slow) for case in CASES
+]
 TRANSLATING = ("evaluate", "attention", "export", "translate")
 
 
@@ -263,7 +267,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("_undrawn")
-@pytest.mark.parametrize(("kind", "name", "oddity"), CASES)
+@pytest.mark.parametrize(("kind", "name", "oddity"), PARAMETERS)
 def test_a_hostile_folder_harms_nobody(
     kind: str, name: str, oddity: str, sound: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

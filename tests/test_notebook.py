@@ -25,6 +25,7 @@ def shown(notebook: Any) -> list[str]:
     return [x["text"] if "text" in x else x["data"]["text/plain"] for x in outputs]
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_its_code_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -25,6 +26,7 @@ class Options(tuple[tuple[str, Value], ...]):
 NO_OPTIONS = Options()
 
 
+@cache  # typing is slow, and a report builds thousands of configurations
 def takes(kind: Any) -> str:
     """The values that a field of this type takes, in words."""
     first, *others = _kinds(kind)
@@ -37,14 +39,22 @@ def takes(kind: Any) -> str:
 
 def fits(value: object, kind: Any) -> bool:
     """Whether a field of this type takes ``value``."""
-    first, *others = _kinds(kind)
     if value is None:
-        return NoneType in others
-    if get_origin(first) is Literal:
-        return value in get_args(first)
+        return NoneType in _kinds(kind)
+    if choices := _choices(kind):
+        return value in choices
+    first = _kinds(kind)[0]
     kinds = (int, float) if first is float else (first,)
     return isinstance(value, kinds) and isinstance(value, bool) == (first is bool)
 
 
+@cache
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """The values of a Literal; none for another type."""
+    first = _kinds(kind)[0]
+    return get_args(first) if get_origin(first) is Literal else ()
+
+
+@cache
 def _kinds(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)

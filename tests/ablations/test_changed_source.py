@@ -94,6 +94,7 @@ def warnings(root: Path) -> list[str]:
     return list(source_warnings(open_runs(root).runs()))
 
 
+@pytest.mark.slow
 def test_plan_status_and_report_name_the_rows_in_a_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_plan_status_and_report_name_the_rows_in_a_line_each(
     assert "since: other: " in line
 
 
+@pytest.mark.slow
 def test_the_report_of_a_search_names_the_trials(tmp_path: Path) -> None:
     root, file = tmp_path / "search", write(tmp_path, 1)
     small_search(root, trials=3)

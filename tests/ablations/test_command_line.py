@@ -250,6 +250,7 @@ def test_a_table_continues_from_another_with_fewer_rows_after_a_kill(
     assert started(out) == ["narrow/seed-1", "narrow/seed-1"]
 
 
+@pytest.mark.slow
 def test_two_drivers_do_not_take_a_run_from_each_other(out: Path, call: Call) -> None:
     """Which shards of different seeds may both have."""
     prepare_stand_ins(out, {}, step_seconds=0.001)
@@ -284,6 +285,7 @@ def test_a_call_that_is_refused_changes_no_plan(out: Path, call: Call) -> None:
     assert (out / "table.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_shards_carry_out_every_nth_run(out: Path, call: Call) -> None:
     assert call(f"{RUN} --seeds 1,2,3 --shard 2/2")[0] == 0
     assert started(out) == ["base/seed-2", "narrow/seed-1", "narrow/seed-3"]

@@ -57,21 +57,17 @@ def test_a_row_of_another_source_names_the_commit_to_check_out(
     assert not started(out.with_name("again"))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (("--row idea", "--row ide"), "unknown row 'ide'"),
-        (("--seeds 4,5", "--seeds 4-x"), "--seeds holds '4-x'"),
-        (("confirm out", "confirm nowhere"), "nowhere does not exist: committed results are in"),
-        (("--into again", "--into out"), "--into is out itself"),
-    ],
-)
-def test_what_cannot_be_confirmed_is_refused(
-    mine: Path, out: Path, call: Call, change: tuple[str, str], words: str
-) -> None:
-    del mine
-    code, shown = call(CONFIRM.replace(*change))
-    assert code == 2 and words in shown
+@pytest.mark.usefixtures("mine")
+def test_what_cannot_be_confirmed_is_refused(out: Path, call: Call) -> None:
+    refused = (
+        ("--row idea", "--row ide", "unknown row 'ide'"),
+        ("--seeds 4,5", "--seeds 4-x", "--seeds holds '4-x'"),
+        ("confirm out", "confirm nowhere", "nowhere does not exist: committed results are in"),
+        ("--into again", "--into out", "--into is out itself"),
+    )
+    for given, wrong, words in refused:
+        code, shown = call(CONFIRM.replace(given, wrong))
+        assert code == 2 and words in shown, wrong
     assert len(started(out)) == 6
 
 

@@ -89,6 +89,7 @@ def test_a_damaged_file_is_named_or_does_not_matter(
         assert codes["status"] == codes["report"] == codes["collect"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*(f"base/seed-1/{x}" for x in OF_RUN), PLAN_FILE])
 def test_a_strange_value_is_no_crash(name: str, sound: Path, tmp_path: Path) -> None:
     root = shutil.copytree(sound, tmp_path / "table")

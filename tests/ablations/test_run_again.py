@@ -77,6 +77,7 @@ def test_an_idea_crashes_is_mended_and_is_changed(mine: Path, out: Path, call: C
     assert "left out" not in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_all_seeds_of_a_row_are_trained_again(mine: Path, out: Path, call: Call) -> None:
     assert call(f"{RUN} --seeds 1,2")[0] == 0
     edit(mine, "slope = 1", "slope = 2")
@@ -84,6 +85,7 @@ def test_all_seeds_of_a_row_are_trained_again(mine: Path, out: Path, call: Call)
     assert started(out)[4:] == ["idea/seed-1", "idea/seed-2"]
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_wish_stays(mine: Path, out: Path, call: Call) -> None:
     """What was moved aside before the kill is trained by any command."""
     assert call(f"{RUN} --seeds 1,2")[0] == 0
@@ -139,6 +141,7 @@ def test_a_class_is_edited_while_its_table_trains(mine: Path, out: Path, call: C
     assert states == [RunState.STALE, RunState.DONE]
 
 
+@pytest.mark.slow
 def test_equal_runs_are_taken_whatever_their_table_is_called(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -162,6 +165,7 @@ def test_equal_runs_are_taken_whatever_their_table_is_called(
         ]
 
 
+@pytest.mark.slow
 def test_a_collected_run_is_replaced_by_one_trained_again(
     mine: Path, out: Path, call: Call
 ) -> None:

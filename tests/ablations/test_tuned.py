@@ -85,6 +85,7 @@ def test_each_row_is_trained_again_at_its_best_learning_rate(
     assert (cost["runs_left"], cost["tuning"]["runs"], cost["tuning"]["runs_left"]) == (0, 6, 0)
 
 
+@pytest.mark.slow
 def test_the_choice_is_kept_in_a_directory_of_results(mine: Path, out: Path, call: Call) -> None:
     assert call(RUN)[0] == 0
     results = out.with_name("results")
@@ -101,6 +102,7 @@ def test_the_choice_is_kept_in_a_directory_of_results(mine: Path, out: Path, cal
     assert (again / "report.md").read_text() == (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_runs_of_a_table_that_is_not_tuned_are_taken(mine: Path, out: Path, call: Call) -> None:
     plain = out.with_name("plain.py")
     plain.write_text(MINE.replace(", tune=tune", ""))
@@ -116,6 +118,7 @@ def test_runs_of_a_table_that_is_not_tuned_are_taken(mine: Path, out: Path, call
     assert sorted(started(out)) == ["idea/seed-2", "idea/seed-3"]
 
 
+@pytest.mark.slow
 def test_a_row_waits_for_all_of_its_learning_rates(mine: Path, out: Path, call: Call) -> None:
     behaviour = {"idea-x1/seed-1": "crash", "base-x2/seed-1": "diverge"}
     prepare_stand_ins(mine, behaviour, perplexities=PERPLEXITIES)

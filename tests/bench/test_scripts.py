@@ -36,6 +36,7 @@ MEASURED: dict[str, Callable[..., Numbers]] = {
 }
 
 
+@pytest.mark.slow
 def test_each_script_measures_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,6 +136,7 @@ def test_tokens_one_by_one(lines: list[str], language: str, tokens: list[str]) -
     assert moses_tokens(lines, language) == tokens
 
 
+@pytest.mark.slow
 def test_tokenised_bleu_is_that_of_the_tokens() -> None:
     hypotheses = [
         'Das "Rich-Text-Format", z. B. für E-Mails, kostet 1.000,50 Euro.',

@@ -303,6 +303,7 @@ def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
     assert call(*words, "--set", "max_extra_length=5").code == 0  # by the amount of text
 
 
+@pytest.mark.slow
 def test_every_command_works_with_a_variants_file_as_it_was_and_says_which_without_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):

@@ -182,7 +182,7 @@ def offline(command: str, cache: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @needs_triton
 def test_the_triton_kernels_interpreted_are_the_plain_form(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_triton_kernels_interpreted_are_the_plain_form(tmp_path: Path) -> No
         assert all(distance < limit for distance in case["distances"]), case
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @needs_triton
 def test_the_triton_kernels_compiled_for_hopper_spill_nothing_and_fit_twice(tmp_path: Path) -> None:

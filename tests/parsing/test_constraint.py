@@ -84,6 +84,7 @@ def score(
     return (total / length_penalty(len(line) + 1, alpha)).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_wide_search_finds_the_best_tree(vocabulary: Vocabulary, seed: int, alpha: float) -> None:

@@ -18,7 +18,7 @@ from tests.training.inductor_code import SIZES
 BUDGETS = {"base": 30.0, "big": 55.0}
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(1_800),
     pytest.mark.skipif(torch.version.cuda is None, reason="needs torch's CUDA build"),
 ]

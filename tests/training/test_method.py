@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ablations.tables.changes import class_changes, with_changes
+from tests.samples import all_but_first_slow
 from tests.training.test_module import Recorder, flat, trainer
 from tests.training.test_whole_step import graphs
 from transformer.config import Config, override
@@ -165,7 +166,7 @@ def test_a_step_that_returns_no_loss_is_refused(config: Config) -> None:
 
 
 @pytest.mark.parametrize(("compile", "kind"), [(None, "plain"), (True, "compiled")])
-@pytest.mark.parametrize("method", [Doubled, Twice, Bare, LatestWeights])
+@pytest.mark.parametrize("method", all_but_first_slow([Doubled, Twice, Bare, LatestWeights]))
 def test_steps_in_one_piece_do_not_go_past_a_method(
     method: type[TransformerModule], compile: bool | None, kind: str, config: Config, graphs: None
 ) -> None:

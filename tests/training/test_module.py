@@ -159,6 +159,7 @@ def test_a_run_resumes_bit_for_bit_in_the_middle_of_an_epoch(
     assert torch.equal(flat(resumed), flat(whole))
 
 
+@pytest.mark.slow
 def test_a_tiny_task_is_learned(tmp_path: Path) -> None:
     """To write one or two digits as letters in reverse."""
     for seed, (split, count) in enumerate({"train": 3_001, "valid": 97}.items()):

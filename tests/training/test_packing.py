@@ -35,6 +35,9 @@ ROWS = [
     for row in table.rows
     if row.name not in BIASED and (table is not DEPTHS or row.name in ("6-1", "2-9"))
 ]
+EACH_ROW = [
+    pair if pair[0] is TABLE3 else pytest.param(*pair, marks=pytest.mark.slow) for pair in ROWS
+]
 
 
 def batch_of(sources: list[int], targets: list[int]) -> Batch:
@@ -88,7 +91,7 @@ def test_a_batch_for_which_there_is_no_room_is_not_packed() -> None:
     assert pack(batch_of([8, 9], [3, 4]), size=24, longest=8) is None
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS, ids=lambda each: each.name)
+@pytest.mark.parametrize(("table", "row"), EACH_ROW, ids=lambda each: each.name)
 def test_loss_and_gradients_are_those_of_the_padded_batch(table: Table, row: Row) -> None:
     config = table.configure(row, find_scale(table, "quick"))
     config = override(config, dropout=0.0, vocab_size=211, precision="fp32")

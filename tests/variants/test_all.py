@@ -12,7 +12,7 @@ from ablations.tables import all_you_need, depths, norms, since, table3
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Row, Table
 from experiments.catalog.find import find_experiment
-from tests.samples import TINY_MODEL, random_sentences, random_targets
+from tests.samples import TINY_MODEL, all_but_first_slow, random_sentences, random_targets
 from transformer.config import PAD_ID, ModelConfig, TrainingConfig
 from transformer.decoding.incremental import check_cache
 from transformer.evaluation.counts import count_parameters, training_flops
@@ -115,7 +115,7 @@ def test_every_parameter_gets_a_gradient_and_its_optimizer_moves_it(config: Mode
     assert not still
 
 
-@all_models
+@pytest.mark.parametrize("config", all_but_first_slow(CONFIGS.values()))
 def test_parameters_and_products_are_those_of_the_modules(config: ModelConfig) -> None:
     model = build(config)
     saved = model.state_dict()  # without padding
@@ -129,6 +129,9 @@ def test_parameters_and_products_are_those_of_the_modules(config: ModelConfig) -
         on_source = key.startswith("encoder") or "cross_attention.key_value" in key
         flops += 6 * weight.numel() * (101 if on_source else 103) * is_product
     assert training_flops(config, 101, 103) == flops
+
+
+def test_gated_units_cost_no_parameters() -> None:
     gated = ModelConfig(model=CONFIGS["swiglu"].model)
     assert abs(count_parameters(gated) / count_parameters(ModelConfig()) - 1) < 0.001
 

@@ -17,7 +17,7 @@ from ablations.tables import all_you_need, depths
 from ablations.tables.find import find_scale
 from ablations.tables.scales import PAPER, QUICK, SMALL
 from ablations.tables.table import Row, Table
-from tests.samples import TINY_MODEL, random_sentences, random_targets
+from tests.samples import TINY_MODEL, all_but_first_slow, random_sentences, random_targets
 from tests.training.test_module import fit, flat
 from transformer.config import Config, ModelConfig, override
 from transformer.decoding.incremental import IncrementalDecoder
@@ -90,7 +90,7 @@ def test_weights_of_all_rows_by_a_closed_form(row: Row, scale: Any) -> None:
         assert count_parameters(config) == base
 
 
-@pytest.mark.parametrize("name", ["quick", "small", "medium", "paper"])
+@pytest.mark.parametrize("name", all_but_first_slow(["quick", "small", "medium", "paper"]))
 def test_depths_have_the_weights_that_they_should(name: str) -> None:
     """10-3 and 2-9 those of 6-6, but for biases and gains; in units of an attention's."""
     table = depths.TABLE
@@ -315,7 +315,9 @@ def test_decoding_word_by_word_gives_the_logits_of_whole_sentences(name: str) ->
 
 
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
-@pytest.mark.parametrize("name", [*(row.name for row in all_you_need.ROWS[1:]), "6-1"])
+@pytest.mark.parametrize(
+    "name", all_but_first_slow([*(row.name for row in all_you_need.ROWS[1:]), "6-1"])
+)
 def test_twenty_steps_resume_bit_for_bit(name: str, tiny_config: Config, tmp_path: Path) -> None:
     table, row = ROWS[name]
     found = table.configure(row, QUICK).model

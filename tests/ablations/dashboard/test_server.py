@@ -36,6 +36,7 @@ def drawn(page: str) -> set[float]:
     return {float(x) for x in re.findall(r'"perplexity": ([\d.]+)', page)}
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_command_while_a_request_is_open(root: Path) -> None:
     command = [sys.executable, "-m", "ablations", "dashboard", "--port", "0", "--host", "0.0.0.0"]
     process = subprocess.Popen(

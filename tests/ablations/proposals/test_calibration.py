@@ -10,7 +10,7 @@ from tests.ablations.proposals.calibration import null_series, power
 SERIES = 2_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seeds", [2, 4])
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
@@ -22,7 +22,7 @@ def test_at_most_one_ledger_in_twenty_calls_a_change_of_nothing_better(
     assert found.first_worse <= 5 and found.any_worse <= 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("seeds", "look"), [(2, 1), (2, 21), (4, 1), (4, 21)])
 def test_the_smallest_gain_is_seen_in_four_of_five(seeds: int, look: int) -> None:

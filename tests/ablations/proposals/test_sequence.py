@@ -58,7 +58,7 @@ def ask(folder: Path, *words: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_ten_proposals_of_which_one_helps(tmp_path: Path) -> None:
     root, verdicts = tmp_path / "runs/try-quick", dict[str, str]()

@@ -100,6 +100,7 @@ def test_a_gain_is_better_and_is_not_tried_twice(
     assert len(Ledger(out).lines) == 1
 
 
+@pytest.mark.slow
 def test_an_edited_class_is_another_proposal_and_the_first_one_stays(
     out: Path, idea: Path, ask: Any, call: Call
 ) -> None:
@@ -139,6 +140,7 @@ def test_one_that_diverges_is_worse(out: Path, ask: Any) -> None:
     assert ask()[1]["verdict"] == "worse"
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_lost_is_left_out_and_one_that_all_are_has_no_verdict(
     out: Path, idea: Path, ask: Any
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_seed_that_is_lost_is_left_out_and_one_that_all_are_has_no_verdict(
     assert [type(line) for line in Ledger(out).lines] == [Tried] * 3
 
 
+@pytest.mark.slow
 def test_there_is_no_verdict_in_time_and_the_same_command_continues(out: Path, ask: Any) -> None:
     say(out, seeds_of("Idea", GAIN), {"Idea/seed-1": "hang"})
     code, found = ask(f"{TRY} --minutes 0.03")
@@ -172,6 +175,7 @@ def test_there_is_no_verdict_in_time_and_the_same_command_continues(out: Path, a
     ]
 
 
+@pytest.mark.slow
 def test_a_winner_becomes_the_base_on_fresh_seeds(
     out: Path, idea: Path, ask: Any, call: Call
 ) -> None:
@@ -210,6 +214,7 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     assert code == 2 and "the verdict on warm is no difference" in shown
 
 
+@pytest.mark.slow
 def test_without_committed_results_the_base_is_trained_first(
     out: Path, ask: Any, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +229,7 @@ def test_without_committed_results_the_base_is_trained_first(
     assert {*started(out)[:10]} == {f"base/seed-{seed}" for seed in range(1, 11)}
 
 
+@pytest.mark.slow
 def test_a_module_of_the_project_and_a_helper_beside_the_file(
     out: Path, idea: Path, ask: Any
 ) -> None:
@@ -237,6 +243,7 @@ def test_a_module_of_the_project_and_a_helper_beside_the_file(
     assert code == 0 and (out / "classes/2/part_of_proposal.py").exists()
 
 
+@pytest.mark.slow
 def test_a_class_of_the_project_that_was_edited_since_is_another_proposal(
     out: Path, ask: Any
 ) -> None:
@@ -350,6 +357,7 @@ def test_the_base_at_small_is_trained_as_the_rows_of_decoding_are(tmp_path: Path
     assert identity(settled.configs["average-1"]) == identity(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )

@@ -33,6 +33,7 @@ def names(page: Page) -> list[str]:
     return [text.strip() for text in rows.all_inner_texts()]
 
 
+@pytest.mark.slow
 def test_rows_are_sorted_filtered_and_opened_and_the_address_keeps_it(page: Page) -> None:
     before = names(page)
     assert before[0] == "base" and before[-1] == "big"

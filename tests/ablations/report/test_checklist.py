@@ -95,6 +95,7 @@ def test_without_results_nothing_is_claimed_and_one_seed_has_no_spread(tmp_path:
     assert score == "base (1 run): perplexity 5.250, BLEU 80.0"
 
 
+@pytest.mark.slow
 def test_the_command_prints_it_without_torch_and_writes_nothing() -> None:
     code = (
         "import sys\nfrom ablations.cli import PROGRAM\n"

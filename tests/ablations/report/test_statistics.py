@@ -248,7 +248,7 @@ def test_seeds_that_agree_to_the_last_digit_do_not_make_variances_unequal() -> N
     assert found is not None and (found.p_equal, found.deviation) == (1.0, 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1_200)  # one takes some minutes on two cores
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_each_percentage_is_as_promised_and_as_the_docs_say(

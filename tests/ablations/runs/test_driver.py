@@ -115,6 +115,7 @@ def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
     assert len(started(tmp_path)) == 3 and not unfinished.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "retries", "starts", "note"),
     [
@@ -196,6 +197,7 @@ def test_a_run_whose_text_is_missing_is_left_to_the_next_command(tmp_path: Path)
     assert is_done(tmp_path, BASE)
 
 
+@pytest.mark.slow
 def test_a_run_of_another_driver_is_left_to_it_until_it_ends(tmp_path: Path) -> None:
     directory = begin_attempt(BASE.directory(tmp_path))
     with subprocess.Popen(["sleep", "600"]) as other:
@@ -355,6 +357,7 @@ def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     assert outcome is None
 
 
+@pytest.mark.slow
 def test_the_first_signal_after_a_refusal_kills_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

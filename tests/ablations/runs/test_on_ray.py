@@ -87,6 +87,7 @@ def trains(place: Place, since: float) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_table_survives_kills_a_lost_node_and_a_signal(place: Place, cluster: RayCluster) -> None:
     nodes = {cluster.add_node(1)}
     driver = begin(place, cluster)

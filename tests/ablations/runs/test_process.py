@@ -122,6 +122,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.slow
 def test_signals_to_the_terminals_group_reach_the_parent_alone_and_nothing_outlives_it(
     folder: Path, tmp_path: Path
 ):
@@ -225,6 +226,7 @@ def test_a_run_stops_after_a_checkpoint_when_its_parent_is_gone(
     assert len(step_checkpoints(directory)) == 1
 
 
+@pytest.mark.slow
 def test_a_signal_before_training_ends_the_run_as_stopped(
     folder: Path, begin: Start, tmp_path: Path
 ):
@@ -279,6 +281,7 @@ def test_whatever_the_models_code_raises_ends_a_run_with_a_line(
     assert ("Traceback" in capsys.readouterr().err) == (state == "failed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "code", "stage", "message"),
     [

@@ -187,6 +187,7 @@ def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call
     assert found.seconds_left == pytest.approx(found.rows[2].seconds + 2 * SCORING_SECONDS)
 
 
+@pytest.mark.slow
 def test_a_training_with_another_source_is_not_taken(
     mine: Path, out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from tests.experiments.samples import outcome
 
 ROOT = Path(__file__).parents[3]
 _TWO_NODES = ROOT.parent / "shared" / "slurm" / "two-nodes"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

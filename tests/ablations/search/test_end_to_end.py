@@ -51,7 +51,7 @@ def call(place: Path, arguments: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_search_is_carried_out_resumed_extended_and_its_best_trained(tmp_path: Path) -> None:
     write_corpus(tmp_path / "numbers")

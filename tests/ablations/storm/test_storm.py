@@ -50,7 +50,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_undisturbed(place, place.folder / "undisturbed")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("where", ["here", "on_ray"])
 def test_a_trained_table_comes_through_a_storm(

@@ -40,7 +40,7 @@ TABLE = Table(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_row_that_changes_nothing_has_no_difference_to_the_last_digit(tmp_path: Path) -> None:
     write_corpus(tmp_path / "numbers")
@@ -60,7 +60,7 @@ def test_a_row_that_changes_nothing_has_no_difference_to_the_last_digit(tmp_path
     assert re.search(r"\| no-op +\| +2 \|.*\| +0\.000 to 0\.000 \| +within noise \|", report)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_each_method_of_the_docs_is_trained_at_quick_though_its_driver_is_killed(
     tmp_path: Path,

@@ -171,6 +171,7 @@ def count(page: Page) -> int:
     return page.locator("#drawing line").count()
 
 
+@pytest.mark.slow
 def test_kind_layer_and_heads_are_chosen_and_the_address_keeps_them(page: Page) -> None:
     assert page.title() == "Attention: Two ladders ."
     assert words(page, "queries") == words(page, "keys") == SOURCE

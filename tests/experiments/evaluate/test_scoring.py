@@ -233,6 +233,7 @@ def test_a_trained_parser_has_its_scores_in_the_result_and_evaluate_prints_them(
     assert ended.code == 0 and ended.stdout.startswith(f"{test}, per character ")
 
 
+@pytest.mark.slow
 def test_a_parser_and_its_export_translate_each_sentence_into_a_tree(
     parser: tuple[Path, Result], tmp_path: Path, command: Command, call: Command
 ) -> None:

@@ -299,6 +299,7 @@ def test_an_export_for_ctranslate2_has_the_runs_scores_by_greedy_search(
     assert json.loads((finished / "result.json").read_text())["bleu_signature"] in ours[1]
 
 
+@pytest.mark.slow
 def test_an_int8_export_searches_by_ctranslate2_alone(
     finished: Path, tmp_path: Path, command: Command, call: Command
 ):

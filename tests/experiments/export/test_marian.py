@@ -20,7 +20,7 @@ from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.export.test_export import ROWS, lively_model, some_lines
 from tests.experiments.samples import tiny_experiment
-from tests.samples import TINY_MODEL, random_sentences, random_targets, tiny
+from tests.samples import TINY_MODEL, all_but_first_slow, random_sentences, random_targets, tiny
 from transformer.config import BOS_ID, PAD_ID, ModelConfig, Positions, override
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.vocabulary import Vocabulary
@@ -50,7 +50,7 @@ def write(model: TrainedModel, folder: Path) -> None:
     write_marian_model(model, folder)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", all_but_first_slow(ROWS))
 def test_each_row_of_table_3_has_our_logits(
     name: str, transformers: Any, folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -68,6 +68,7 @@ def test_each_row_of_table_3_has_our_logits(
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", get_args(Positions))
 def test_the_same_word_pieces_and_translations_as_ours(
     positions: Positions,
@@ -153,6 +154,7 @@ def row(folder: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFacto
     return row / "seed-3"
 
 
+@pytest.mark.slow
 def test_an_export_has_the_files_a_card_and_our_output(
     row: Path, transformers: Any, call: Command, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def _steps(directory: Path) -> int:
     return max((int(line[0]) for line in read_metrics(directory)), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "seed"), [(2, 0), *(pytest.param(7, seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )

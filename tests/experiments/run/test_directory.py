@@ -133,6 +133,7 @@ class Own(Transformer):
 """
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_it_imported_until_its_end_as_it_was_in_the_first_attempt(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

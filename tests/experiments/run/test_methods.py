@@ -15,6 +15,7 @@ from experiments.records.outputs import read_metrics
 from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import assert_same_end, last_checkpoint, outcome, tiny_experiment
+from tests.samples import all_but_first_slow
 from tests.test_readme import snippet
 from transformer.config import override
 from transformer.files import read_json
@@ -44,7 +45,7 @@ def of_method(experiment: Experiment, method: str, *settings: str) -> Experiment
     return dataclasses.replace(found, name=experiment.name)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", all_but_first_slow(EXAMPLES))
 def test_each_method_of_the_docs_trains_and_resumes_bit_for_bit(
     name: str, twenty: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +68,7 @@ def test_each_method_of_the_docs_trains_and_resumes_bit_for_bit(
         assert rates == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", all_but_first_slow(OWN))
 def test_each_method_of_the_project_trains_and_resumes_bit_for_bit(
     name: str, twenty: Experiment, tmp_path: Path
 ) -> None:

@@ -147,6 +147,7 @@ track_table(Path("table"), ["row"], [["base"]], {}, name="t", group="g", tags=()
 EMPTY = ("MODE", "API_KEY", "PROJECT", "ENTITY", "DIR", "SILENT", "TAGS", "SERVICE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [
