@@ -92,7 +92,7 @@ COLUMNS = {
 def check_change(of: str, known: Mapping[str, object], name: str, value: object) -> None:
     """Check the name and the type of a change ``of`` a row, a scale or a search."""
     if name not in known and name in config_fields():
-        page = "search" if of == "search" else "tables"
+        page = "search" if of == "search" else "own-tables"
         raise InputError(f"a {of} cannot change {name}: docs/{page}.md says what it can")
     if name not in known:
         raise unknown_name("setting", name, known)

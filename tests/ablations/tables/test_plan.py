@@ -115,7 +115,7 @@ def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
 def documented_tables() -> dict[str, Table]:
     """The tables of the pages that have a scale of their own and committed results."""
     docs = _RESULTS.parents[1] / "docs"
-    pages = [docs / "tables.md", *sorted((docs / "results").glob("*.md"))]
+    pages = [docs / "own-tables.md", *sorted((docs / "results").glob("*.md"))]
     text = "".join(page.read_text("utf-8") for page in pages)
     found: list[Table] = []
     for code in re.findall(r"```python\n(from [^`]*scales=[^`]*)```", text):

@@ -83,7 +83,7 @@ def planned(*measures: str) -> Plan:
         (lambda: changed(schedule=None), "schedule is None, but must be one of inv"),
         (lambda: changed(clip_norm="1"), "clip_norm is '1'.* a number or none"),
         (lambda: changed(drop_duplicates=1), "duplicates is 1, but must be true or f"),
-        (lambda: changed(seed=3), "row 'a': a row cannot change seed: docs/tables.md"),
+        (lambda: changed(seed=3), "row 'a': a row cannot change seed: docs/own-tables.md"),
         (lambda: scaled(d_ff=8), "scale cannot change d_ff"),
         (lambda: replace(TINY, corpus=cast(Any, "files:a")), "'tiny' needs a corpus=Corpus"),
         (lambda: scaled(schedule="flat"), "schedule is 'flat'"),
