@@ -26,13 +26,13 @@ from ablations.runs.lock import Shard, lock_runs
 from ablations.runs.options import Options
 from ablations.runs.own_scores import score_finished_runs
 from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
-from ablations.runs.search_cells import SearchCells, check_feasible
-from ablations.runs.study import Cells
+from ablations.runs.search_runs import SearchRuns, check_feasible
+from ablations.runs.study import PlannedRuns
 from ablations.runs.supervise import LocalExecutor
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.search.search import SearchOptions, claim_search, make_search, settle_search
 from ablations.search.space import load_space
-from ablations.search.trials import plan_confirmation, refuse_hopeless
+from ablations.search.trials import check_any_finite, plan_confirmation
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.find import Selection, load_table, parse_seeds, scale_on, select_rows
@@ -145,16 +145,16 @@ def _run_plan(
         # Settled again, as another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         _reuse(root, rows, runs)
-        cells = TableCells(root)
-        ended = [run for run in cells.folder.look() if run.has_ended]
-        for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
+        planned = TableRuns(root)
+        ended = [run for run in planned.folder.look() if run.has_ended]
+        for text in warnings_of(planned.plan, [x.result.device for x in ended if x.result]):
             say(f"warning: {text}")
-        in_order = [name for name in cells.names if name in names or name.split("/")[0] in rows]
-        ours = list(_of_shard(cells, in_order, options.shard))
-        if scored := score_finished_runs(cells.folder, ours):
+        in_order = [name for name in planned.names if name in names or name.split("/")[0] in rows]
+        ours = list(_of_shard(planned, in_order, options.shard))
+        if scored := score_finished_runs(planned.folder, ours):
             print(f"{counted(scored, 'finished run')} scored by the table's own measures")
-        code = _carry_out(cells, in_order, executor, options, _report_table)
-    if options.log == "wandb" and len(cells.folder.left) != len(cells.names) - len(ended):
+        code = _carry_out(planned, in_order, executor, options, _report_table)
+    if options.log == "wandb" and len(planned.folder.left) != len(planned.names) - len(ended):
         track_table_run(root)
     return code
 
@@ -201,15 +201,15 @@ def run_search(
     with lock_runs(root, options.shard):
         claim_search(root, search)
         say(search.describe_rungs())
-        cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, executor, options, _report_search)
-        trials = cells.folder.trials()
-        refuse_hopeless(search, trials)
+        planned = SearchRuns(root)
+        code = _carry_out(planned, planned.names, executor, options, _report_search)
+        trials = planned.folder.trials()
+        check_any_finite(search, trials)
         if confirm is None or code > 1:
             return code
         confirming = within(root, CONFIRM)
         claim_plan(confirming, plan_confirmation(search, trials, confirm, root))
-        again, executor = TableCells(confirming), find_executor(options, search.base)
+        again, executor = TableRuns(confirming), find_executor(options, search.base)
         code = max(code, _carry_out(again, again.names, executor, options, _report_table))
         print_page(_report_search(root), root)
         return code
@@ -245,7 +245,7 @@ def run_confirmation(
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
         claim_plan(root, plan, options.precision, options.threads)
-        code = _carry_out(TableCells(root), names, executor, options, _report_table)
+        code = _carry_out(TableRuns(root), names, executor, options, _report_table)
     say(*describe_confirmation(there, TableFolder(root), row))
     return code
 
@@ -265,7 +265,7 @@ def _report_search(root: Path) -> str:
 
 
 def _carry_out(
-    cells: Cells,
+    planned: PlannedRuns,
     names: Iterable[str],
     executor: Executor,
     options: Options,
@@ -277,10 +277,10 @@ def _carry_out(
         The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
     """
     try:
-        received, given_up = train(cells, names, executor, options)
+        received, given_up = train(planned, names, executor, options)
     finally:
-        text = report(cells.root)
-    print_page(text, cells.root)
+        text = report(planned.root)
+    print_page(text, planned.root)
     if received is not None:
         say("stopped; the same command continues from here")
         return 128 + received
@@ -293,7 +293,7 @@ def _carry_out(
 
 
 def train(
-    cells: Cells,
+    planned: PlannedRuns,
     names: Iterable[str],
     executor: Executor,
     options: Options,
@@ -308,15 +308,15 @@ def train(
     Returns:
         The signal that ended it early, if one did, and the runs that are given up.
     """
-    names = list(_of_shard(cells, names, options.shard))
+    names = list(_of_shard(planned, names, options.shard))
     if options.retry_failed:
         for name in names:
-            clear_failures(cells.root / name)
-    runs = {run.name: run for run in cells.folder.look()}
+            clear_failures(planned.root / name)
+    runs = {run.name: run for run in planned.folder.look()}
     left = [name for name in names if not runs[name].has_ended]
     given_up = [name for name in left if runs[name].is_given_up]
     console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
-    view, status = View(console), DirectoryReader(cells.root)
+    view, status = View(console), DirectoryReader(planned.root)
 
     def show() -> None:
         with suppress(InputError):  # an unreadable file is no reason to stop a training
@@ -327,19 +327,21 @@ def train(
     at_a_time = min(len(executor.places()), max(1, len(left)))
     stale = sum(runs[name].state == RunState.STALE for name in names)
     done = f"{len(names) - len(left) - stale} of {len(names)} done before"
-    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
+    say(f"{planned.title} in {planned.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
-    driver = Driver(cells, executor, waiting, options, deadline=deadline, note=view.note, show=show)
+    driver = Driver(
+        planned, executor, waiting, options, deadline=deadline, note=view.note, show=show
+    )
     with view:
         received = driver.run()
     return received, [*given_up, *driver.given_up]
 
 
-def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]:
+def _of_shard(planned: PlannedRuns, names: Iterable[str], shard: Shard) -> Iterator[str]:
     """The runs of a shard: those of one training are never divided."""
     groups: dict[frozenset[str], list[str]] = {}
     for name in names:
-        groups.setdefault(frozenset({name, *cells.shares(name)}), []).append(name)
+        groups.setdefault(frozenset({name, *planned.shares(name)}), []).append(name)
     for group in list(groups.values())[shard.number - 1 :: shard.count]:
         yield from group
 

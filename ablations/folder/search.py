@@ -9,7 +9,7 @@ from ablations.files import CONFIRM, PLAN_FILE, SEARCH_FILE, check_free
 from ablations.folder.base import Folder, Record
 from ablations.folder.table import TableFolder
 from ablations.search.search import claim_search, load_search
-from ablations.search.trials import Trial, make_trial, ranked
+from ablations.search.trials import SearchTrial, make_trial, ranked
 from experiments.records.progress import RunState
 from experiments.records.run import Run
 from transformer.errors import InputError
@@ -27,16 +27,16 @@ class SearchFolder(Folder):
         self.configs = {"": self.plan.base}
         self.parameters = [each.name for each in self.plan.parameters]
 
-    def trial(self, name: str) -> Trial:
+    def trial(self, name: str) -> SearchTrial:
         """A trial as its newest attempt left it; failed if a file of it cannot be used."""
         run = self.read(name)
         try:
             self._check(run)
             return make_trial(self.plan, run)
         except (InputError, OSError) as error:
-            return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
+            return SearchTrial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
 
-    def trials(self) -> tuple[Trial, ...]:
+    def trials(self) -> tuple[SearchTrial, ...]:
         """All trials, begun or not."""
         return tuple(map(self.trial, self.names))
 

@@ -18,7 +18,7 @@ from ablations.proposals.scores import Scores, read_scores
 from ablations.run import find_executor, train
 from ablations.runs.options import Options
 from ablations.runs.reuse import Earlier
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import find_scale
 from ablations.tables.plan import (
@@ -193,9 +193,9 @@ class Desk:
         """
         for each in (self.base, name):
             trust_copies(self.root, self.number(each))
-        cells = TableCells(self.root)
+        planned = TableRuns(self.root)
         names = [str(Cell(name, seed)) for seed in seeds]
-        runs = {run.name: run for run in cells.folder.look() if run.name in names}
+        runs = {run.name: run for run in planned.folder.look() if run.name in names}
         left = [each for each in names if not runs[each].has_ended]
         if not left:
             return
@@ -204,7 +204,7 @@ class Desk:
             seconds = self._seconds(name, list(runs.values()), len(left), len(executor.places()))
             print(f"{says}: {counted(len(left), 'run')}, about {duration(seconds)}", flush=True)
         options = replace(self.options, retry_failed=retry)
-        received, _ = train(cells, names, executor, options, deadline=deadline)
+        received, _ = train(planned, names, executor, options, deadline=deadline)
         if received is not None:
             raise StoppedError(received)
 

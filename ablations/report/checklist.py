@@ -12,8 +12,8 @@ from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.search import describe_trial
 from ablations.search.search import Search
-from ablations.search.space import Parameter
-from ablations.search.trials import Trial, best
+from ablations.search.space import Hyperparameter
+from ablations.search.trials import SearchTrial, best
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.estimate import CONFIDENCE, Estimate
 from experiments.records.progress import RunState, printable
@@ -241,7 +241,7 @@ def _bounds(search: Search) -> Iterator[str]:
         yield f"{each.name}: {_range(each)}"
 
 
-def _range(parameter: Parameter) -> str:
+def _range(parameter: Hyperparameter) -> str:
     if parameter.kind == "choice":
         return f"one of {', '.join(map(str, parameter.choices))}"
     kind = "log-uniform" if parameter.log else "uniform"
@@ -256,7 +256,7 @@ def _method(search: Search) -> Iterator[str]:
     yield search.describe_rungs()
 
 
-def _scores_of_trials(trials: Sequence[Trial]) -> Iterator[str]:
+def _scores_of_trials(trials: Sequence[SearchTrial]) -> Iterator[str]:
     found = best(trials)
     if found is not None and found.result is not None:
         yield f"the best of a single run each, on the validation set: {_valid(found.result)}"

@@ -20,7 +20,7 @@ from ablations.report.numbers import compute_numbers
 from ablations.report.results import filled, label, results_grid, setting
 from ablations.report.seeds import verdicts
 from ablations.search.search import Search
-from ablations.search.trials import Trial, best, ranked, write_best
+from ablations.search.trials import SearchTrial, best, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.warn import warnings_of_runs
 from experiments.figures.style import Record, Spec
@@ -64,7 +64,7 @@ def write_search_report(folder: SearchFolder) -> str:
     return write_files(folder.path, TEMPLATES / "search.j2", values, figures)
 
 
-def describe_trial(search: Search, trial: Trial | None) -> str:
+def describe_trial(search: Search, trial: SearchTrial | None) -> str:
     """A trial in one line; empty for None."""
     if trial is None:
         return ""
@@ -81,25 +81,25 @@ def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
     return words
 
 
-def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
+def shares_of_importance(search: Search, trials: Sequence[SearchTrial]) -> dict[str, float]:
     """The importance of each parameter by its label, as a share of 1; empty for too few trials, or
     trials that are too much alike.
     """
     if not _are_enough(trials):
         return {}
-    from ablations.runs.search_cells import importances  # imports Optuna, which takes a while
+    from ablations.runs.search_runs import importances  # imports Optuna, which takes a while
 
     return {label(name): share for name, share in importances(search, trials).items()}
 
 
-def _are_enough(trials: Sequence[Trial]) -> bool:
+def _are_enough(trials: Sequence[SearchTrial]) -> bool:
     ended = ranked(trials)
     finished = sum(trial.state == RunState.DONE for trial in ended)
     return len(ended) >= LEAST_ENDED and finished >= LEAST_FINISHED
 
 
 def draw_search(
-    search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
+    search: Search, trials: Sequence[SearchTrial], shares: Mapping[str, float]
 ) -> dict[str, Spec]:
     """The figures, by name, that have enough trials."""
     records = [_record(search, number, trial) for number, trial in enumerate(trials)]
@@ -122,7 +122,7 @@ def draw_search(
     return {name: spec for name, spec in drawn.items() if spec is not None}
 
 
-def _record(search: Search, number: int, trial: Trial) -> Record:
+def _record(search: Search, number: int, trial: SearchTrial) -> Record:
     declared, words = search.declare(trial.values), _in_words(search, trial.values)
     return {
         "number": number,
@@ -147,7 +147,7 @@ def _on_axis(name: str, value: Value) -> int | float | str:
 
 
 def _values(
-    folder: SearchFolder, trials: Sequence[Trial], shares: Mapping[str, float]
+    folder: SearchFolder, trials: Sequence[SearchTrial], shares: Mapping[str, float]
 ) -> dict[str, object]:
     """The values of the templates."""
     search, best_trial = folder.plan, best(trials)
@@ -190,7 +190,7 @@ def _values(
     }
 
 
-def _saved(search: Search, trials: Sequence[Trial]) -> str:
+def _saved(search: Search, trials: Sequence[SearchTrial]) -> str:
     """What pruning has saved so far, after a space; empty for nothing."""
     ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
     taken = sum(trial.step for trial in ended)
@@ -204,7 +204,7 @@ def _saved(search: Search, trials: Sequence[Trial]) -> str:
     )
 
 
-def _what_matters(trials: Sequence[Trial], shares: Mapping[str, float]) -> str:
+def _what_matters(trials: Sequence[SearchTrial], shares: Mapping[str, float]) -> str:
     if shares:
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
         return f"What decides whether a trial is among the best quarter: {said}."
@@ -213,7 +213,9 @@ def _what_matters(trials: Sequence[Trial], shares: Mapping[str, float]) -> str:
     return f"Importances need {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them finished."
 
 
-def _best_and_base(search: Search, best_trial: Trial | None, trials: Sequence[Trial]) -> Grid:
+def _best_and_base(
+    search: Search, best_trial: SearchTrial | None, trials: Sequence[SearchTrial]
+) -> Grid:
     """The best trial next to the base, with the base's scores if a trial has its values."""
     if best_trial is None:
         return Grid([])
@@ -237,7 +239,7 @@ def _settings(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
     return {**words, "params": _millions(search.configure(values))}
 
 
-def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
+def _scores(search: Search, trial: SearchTrial | None) -> dict[str, str]:
     """A trial's scores by the heads of their columns; a pruned one has a perplexity alone."""
     perplexity, score = (MEASURES[name] for name in search.measures)
     result = trial.result if trial else None
@@ -250,7 +252,7 @@ def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
     return found
 
 
-def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -> Grid:
+def _trials(search: Search, trials: Sequence[SearchTrial], best_trial: SearchTrial | None) -> Grid:
     begun = [trial for trial in trials if trial.values]
     scores = [_scores(search, trial) for trial in begun]
     states = ["best" if trial is best_trial else str(trial.state) for trial in begun]
@@ -272,7 +274,7 @@ def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -
     return Grid(columns, row_styles=[styles.get(state, "") for state in states], name="trials")
 
 
-def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+def _facts(search: Search, trials: Sequence[SearchTrial]) -> Iterator[tuple[str, str]]:
     yield "base", f"{search.scale}'s, with seed {search.base.training.seed} in all trials"
     yield "sampler, pruner", f"{search.sampler}, {search.pruner}"
     yield from facts_of_base(search.base)

@@ -14,7 +14,7 @@ from typing import Protocol
 from ablations.runs.attempts import clear_failures, is_elsewhere, leave_pruned, refuse_foreign
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
-from ablations.runs.study import Cells, Study
+from ablations.runs.study import PlannedRuns, Study
 from ablations.runs.supervise import AttemptEnd, Request
 from experiments.records.experiment import Experiment
 from experiments.records.progress import GRACE_SECONDS, RunState, stop_signals
@@ -56,7 +56,7 @@ class Driver:
     """Carries out the runs ``names`` in this order, until none is left or a signal ends it.
 
     Args:
-        cells: the table or search
+        planned: the table or search
         executor: where runs are carried out
         names: of the runs
         options: such as how often a run that failed is tried again
@@ -67,7 +67,7 @@ class Driver:
 
     def __init__(
         self,
-        cells: Cells,
+        planned: PlannedRuns,
         executor: Executor,
         names: Sequence[str],
         options: Options,
@@ -77,9 +77,9 @@ class Driver:
         show: Callable[[], None],
     ) -> None:
         for name in names:
-            refuse_foreign(within(cells.root, name))
-        self._cells, self._executor, self._options = cells, executor, options
-        self._study = Study(cells, in_memory=options.shard.count > 1)
+            refuse_foreign(within(planned.root, name))
+        self._planned, self._executor, self._options = planned, executor, options
+        self._study = Study(planned, in_memory=options.shard.count > 1)
         self._note, self._show = note, show
         self._waiting = deque(names)
         self._running: dict[str, Place] = {}
@@ -177,23 +177,23 @@ class Driver:
         for name in sorted(ready, key=lambda name: _row(name) in refused):
             if self._waits_for_training(name):
                 continue
-            if not is_elsewhere(self._cells.root / name):
+            if not is_elsewhere(self._planned.root / name):
                 self._waiting.remove(name)
                 return name
             if name not in self._not_before:
                 self._note(f"{name}: another driver works on it, and this one waits for its end")
             self._not_before[name] = now + _ELSEWHERE_SECONDS
-            if self._cells.prunes:  # whose trials begin in their order
+            if self._planned.prunes:  # whose trials begin in their order
                 break
         return None
 
     def _waits_for_training(self, name: str) -> bool:
         """Whether a run in progress trains for this one too."""
-        others = self._cells.shares(name)
+        others = self._planned.shares(name)
         trains = any(other in self._running for other in others) or any(
-            is_elsewhere(self._cells.root / other) for other in others
+            is_elsewhere(self._planned.root / other) for other in others
         )
-        if not trains or self._cells.has_training(name):
+        if not trains or self._planned.has_training(name):
             return False
         self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
         return True
@@ -204,19 +204,19 @@ class Driver:
         except InputError as error:
             self._refuse(error)
             return
-        attempt = attempt_number(self._cells.folder.read(name).directory) + 1
+        attempt = attempt_number(self._planned.folder.read(name).directory) + 1
         again = f" (attempt {attempt})" if attempt > 1 else ""
         where = f" on {place.host}" if place.host else ""
         self._note(f"{name}: started{again}{where}")
         job = Job(
-            root=self._cells.root.absolute(),
+            root=self._planned.root.absolute(),
             name=name,
             experiment=experiment,
             retries=self._options.retries,
             accumulate=self._options.accumulate,
             log=self._options.log,
-            shares=self._cells.shares(name),
-            checkpoints=self._cells.checkpoints(name),
+            shares=self._planned.shares(name),
+            checkpoints=self._planned.checkpoints(name),
             keep_checkpoints=self._options.keep_checkpoints,
         )
         self._running[name], self._begun[name] = place, experiment
@@ -255,10 +255,10 @@ class Driver:
 
     def _leave_those_of_training(self, name: str) -> None:
         """Leave the runs whose training has failed in this one, as it would fail again."""
-        progress = self._cells.folder.read(name).progress
+        progress = self._planned.folder.read(name).progress
         if progress is not None and 0 < progress.max_steps <= progress.step:
             return  # it failed later
-        for other in self._cells.shares(name):
+        for other in self._planned.shares(name):
             if other in self._waiting:
                 self._waiting.remove(other)
                 self._note(f"{other}: left for now, as {name} has the same training")
@@ -273,14 +273,14 @@ class Driver:
         enough = min(_MOST_ALIKE, len(self._rows))
         if len(reasons) > 1 or len(rows) < enough or self._any_trains():
             return
-        in_order = [name for name in self._cells.names if name in self._refused]
+        in_order = [name for name in self._planned.names if name in self._refused]
         self._refuse(self._refusal_of(in_order))
         for each in self._refused:
-            clear_failures(self._cells.root / each)
+            clear_failures(self._planned.root / each)
 
     def _any_trains(self) -> bool:
         """Whether a run of the table has finished, or trains now."""
-        folder = self._cells.folder
+        folder = self._planned.folder
         running = (folder.read(name).progress for name in self._running)
         if any(progress and progress.stage == RunState.TRAIN for progress in running):
             return True
@@ -293,11 +293,11 @@ class Driver:
 
     def _prune(self) -> None:
         """End the trials that Optuna prunes: their supervisors find the step in a file."""
-        if not self._cells.prunes or time.monotonic() < self._prune_at:
+        if not self._planned.prunes or time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         for name in sorted(self._running.keys() - self._pruned):
-            run = self._cells.folder.read(name)
+            run = self._planned.folder.read(name)
             curve = run.curve
             step = self._study.prunes_at(name, curve)
             if step is not None:

@@ -23,7 +23,7 @@ from transformer.files import making, read_bytes, rename
 _MOST_BYTES = 256_000_000  # of the journal of a long search
 
 
-class Cells(Protocol):
+class PlannedRuns(Protocol):
     """The rows of a table with each seed, or the trials of a search.
 
     ``names`` are in the order in which the runs start, and are their paths below ``root``, the
@@ -59,28 +59,28 @@ class Cells(Protocol):
 
 
 class Study:
-    """The trials of ``cells``: one for each cell that has begun.
+    """The trials of ``planned``: one for each cell that has begun.
 
     Args:
-        cells: a table or a search
+        planned: a table or a search
         in_memory: keep no file, since other drivers work on the same directory
     """
 
-    def __init__(self, cells: Cells, *, in_memory: bool = False) -> None:
+    def __init__(self, planned: PlannedRuns, *, in_memory: bool = False) -> None:
         warnings.filterwarnings("ignore", category=ExperimentalWarning)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._cells = cells
+        self._planned = planned
         self._running: dict[str, optuna.Trial] = {}
         self._reported: dict[str, int] = {}
         self._last_step = 0  # the same for all trials of a search
-        storage = InMemoryStorage() if in_memory else self._restore(cells.root / STUDY_FILE)
-        self._study = cells.create_study(storage)
+        storage = InMemoryStorage() if in_memory else self._restore(planned.root / STUDY_FILE)
+        self._study = planned.create_study(storage)
 
     def begin(self, name: str) -> Experiment:
         """The configuration of a cell; its trial is running from now on."""
         if name not in self._running:
-            self._running[name] = self._cells.ask(self._study, name)
-        experiment = self._cells.experiment(name, self._running[name])
+            self._running[name] = self._planned.ask(self._study, name)
+        experiment = self._planned.experiment(name, self._running[name])
         self._last_step = experiment.config.training.max_steps
         return experiment
 
@@ -96,7 +96,7 @@ class Study:
 
     def end(self, name: str, run: Run | None) -> None:
         """Tell Optuna how a run has ended; None means that it was given up."""
-        found = None if run is None else self._cells.to_trial(run)
+        found = None if run is None else self._planned.to_trial(run)
         if found is None:
             self._study.tell(self._running.pop(name), state=TrialState.FAIL)
             return
@@ -117,11 +117,11 @@ class Study:
 
         A trial that was running when its driver ended waits again, under the same number.
         """
-        restored = self._cells.restore(self._read(path))
+        restored = self._planned.restore(self._read(path))
         if path.is_dir() and not path.is_symlink():
             rename(path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.broken"))
         with making(path) as new:
-            study = self._cells.create_study(_journal(new))
+            study = self._planned.create_study(_journal(new))
             for trial in restored:
                 study.add_trial(trial)
         return _journal(path)
@@ -133,7 +133,7 @@ class Study:
         try:
             if not read_bytes(path, _MOST_BYTES).endswith(b"\n"):
                 return []  # empty, or cut in its last line
-            return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
+            return self._planned.create_study(_journal(path)).get_trials(deepcopy=False)
         except Exception as error:  # Optuna raises many kinds for a damaged file
             warnings.warn(f"{path} is damaged, and made again ({error})", stacklevel=2)
             return []

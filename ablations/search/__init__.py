@@ -3,7 +3,7 @@
 A file that declares a space imports these names.
 """
 
-from ablations.search.space import Parameter, Space, choice, uniform, whole
+from ablations.search.space import Hyperparameter, Space, choice, uniform, whole
 from ablations.tables.scale import Scale, scale
 
-__all__ = ["Parameter", "Scale", "Space", "choice", "scale", "uniform", "whole"]
+__all__ = ["Hyperparameter", "Scale", "Space", "choice", "scale", "uniform", "whole"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablations.files import SEARCH_FILE
-from ablations.search.space import Parameter, Space
+from ablations.search.space import Hyperparameter, Space
 from ablations.tables.changes import Value, columns, is_option, option_name, with_changes
 from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
@@ -68,8 +68,8 @@ class Search(SearchOptions):
     space: str
     title: str
     base: Config
-    parameters: tuple[Parameter, ...]
-    declared: tuple[Parameter, ...]
+    parameters: tuple[Hyperparameter, ...]
+    declared: tuple[Hyperparameter, ...]
     max_parameters: int | None
     defaults: dict[str, Value] = field(default_factory=dict[str, Value])
 
@@ -151,7 +151,7 @@ class Search(SearchOptions):
         """The base with the ``values`` of the parameters."""
         return with_changes(self.base, self.changes(values))
 
-    def is_used(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
+    def is_used(self, parameter: Hyperparameter, values: Mapping[str, Value]) -> bool:
         """Whether a model with these ``values`` has the parameter: options are of one class."""
         if not is_option(parameter.name):
             return True

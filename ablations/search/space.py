@@ -52,7 +52,7 @@ SETTINGS = {name: kind for name, kind in CHANGES.items() if name not in _SHARED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
+class Hyperparameter:
     """A setting that is searched, or an option of a class that the space chooses, ``Class.option``;
     the settings in ``sets`` take the same value.
 
@@ -97,7 +97,7 @@ class Parameter:
             return value in self.choices
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
-    def at(self, scale: Scale, base: Config) -> Parameter:
+    def at(self, scale: Scale, base: Config) -> Hyperparameter:
         """The parameter with its bounds mapped like a row's settings, and a warm-up like steps."""
         if is_option(self.name):
             return self
@@ -114,7 +114,7 @@ class Parameter:
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
 
-    def declare(self, value: Value, declared: Parameter) -> Value:
+    def declare(self, value: Value, declared: Hyperparameter) -> Value:
         """The value in the units of the space, where this parameter is ``declared``."""
         if value in self.choices:
             return declared.choices[self.choices.index(value)]
@@ -129,21 +129,21 @@ class Parameter:
         return round(found) if isinstance(value, int) else found
 
 
-def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
+def uniform(name: str, low: float, high: float, *, log: bool = False) -> Hyperparameter:
     """A real number from ``low`` to ``high``."""
-    return Parameter(name=name, kind="float", low=float(low), high=float(high), log=log)
+    return Hyperparameter(name=name, kind="float", low=float(low), high=float(high), log=log)
 
 
-def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
+def whole(name: str, low: int, high: int, *, log: bool = False) -> Hyperparameter:
     """A whole number from ``low`` to ``high``."""
-    return Parameter(name=name, kind="int", low=low, high=high, log=log)
+    return Hyperparameter(name=name, kind="int", low=low, high=high, log=log)
 
 
 def choice(
     name: str,
     *choices: Value | type[Transformer] | type[TransformerModule],
     sets: tuple[str, ...] = (),
-) -> Parameter:
+) -> Hyperparameter:
     """One of a few values; the settings in ``sets`` take the same one.
 
     For ``model`` and ``method`` they are classes, as for a table's row, and None for the paper's.
@@ -152,7 +152,7 @@ def choice(
         variant_name(x) if isinstance(x, type) or (name in OPTIONS_OF and isinstance(x, str)) else x
         for x in choices
     )
-    return Parameter(name=name, kind="choice", choices=values, sets=sets)
+    return Hyperparameter(name=name, kind="choice", choices=values, sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +165,7 @@ class Space(Declaration):
         InputError: if two parameters set the same field
     """
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Hyperparameter, ...]
     base: Config = BASE
     budget: float | None = None
 
@@ -186,7 +186,7 @@ class Space(Declaration):
         chosen = (x for each in self.parameters if each.name in OPTIONS_OF for x in each.choices)
         return tuple(dict.fromkeys(str(x) for x in (*of_base, *chosen) if x is not None))
 
-    def _check_option(self, parameter: Parameter) -> None:
+    def _check_option(self, parameter: Hyperparameter) -> None:
         """Check the name and the bounds of a parameter that is an option of a class."""
         if not is_option(parameter.name):
             return
@@ -200,7 +200,7 @@ class Space(Declaration):
         for value in parameter.bounds:
             resolve(named[kind], {name: value})
 
-    def at(self, scale: Scale) -> tuple[Parameter, ...]:
+    def at(self, scale: Scale) -> tuple[Hyperparameter, ...]:
         try:
             return tuple(parameter.at(scale, self.base) for parameter in self.parameters)
         except InputError as error:

@@ -23,14 +23,14 @@ from transformer.errors import InputError
 from transformer.files import write_json
 
 _CONFIRMING_SEEDS = 3
-_HOPELESS = 10  # trials without a finite perplexity, after which a search ends
+_MOST_WITHOUT = 10  # trials without a finite perplexity, after which a search ends
 _ORDER = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
 _BEST = 0.25  # the share of trials whose settings are compared with those of all
 _LEAST_BEST = 5  # trials that are enough if a quarter is not to be told apart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class SearchTrial:
     """One trial. ``perplexity`` is that of the validation set at ``step``, where it finished or was
     pruned; None if it is not finite or not known yet. ``curve`` has it by step.
     """
@@ -45,14 +45,14 @@ class Trial:
     reason: str = ""
 
 
-def make_trial(search: Search, run: Run) -> Trial:
+def make_trial(search: Search, run: Run) -> SearchTrial:
     """The trial of a run as it is now."""
     if run.experiment is None:
-        return Trial(name=run.name, state=RunState.WAITING)
+        return SearchTrial(name=run.name, state=RunState.WAITING)
     values = search.values(run.experiment.config)
     if run.is_at_end:
         return replace(ended_trial(run), values=values)
-    return Trial(
+    return SearchTrial(
         name=run.name,
         state=RunState.FAILED if run.is_given_up else RunState.RUNNING,
         values=values,
@@ -62,7 +62,7 @@ def make_trial(search: Search, run: Run) -> Trial:
     )
 
 
-def ended_trial(run: Run) -> Trial:
+def ended_trial(run: Run) -> SearchTrial:
     """The trial of a run that ended, without its values."""
     if run.result is not None:
         state, step, perplexity = RunState.DONE, run.result.steps, run.result.perplexity
@@ -70,7 +70,7 @@ def ended_trial(run: Run) -> Trial:
         assert run.pruned is not None
         state, step, perplexity = RunState.PRUNED, run.pruned.step, run.pruned.perplexity
     is_finite = perplexity is not None and math.isfinite(perplexity)
-    return Trial(
+    return SearchTrial(
         name=run.name,
         state=state if is_finite else RunState.DIVERGED,
         curve={at: value for at, value in run.curve.items() if at <= step},
@@ -81,19 +81,19 @@ def ended_trial(run: Run) -> Trial:
     )
 
 
-def ranked(trials: Sequence[Trial]) -> list[Trial]:
+def ranked(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
     """The trials that ended, the best first: finished ones by perplexity, then pruned ones, the
     latest first, then diverged ones.
     """
     return sorted((trial for trial in trials if trial.state in _ORDER), key=_place)
 
 
-def _place(trial: Trial) -> tuple[int, int, float]:
+def _place(trial: SearchTrial) -> tuple[int, int, float]:
     step = -trial.step if trial.state == RunState.PRUNED else 0
     return _ORDER[trial.state], step, trial.perplexity or math.inf
 
 
-def count_best(ended: Sequence[Trial]) -> int:
+def count_best(ended: Sequence[SearchTrial]) -> int:
     """How many of the trials, best first, are the best quarter: those that the report shows with
     the perplexity of its last are in it too or, if that were most trials, not; 0 for too few.
     """
@@ -106,15 +106,17 @@ def count_best(ended: Sequence[Trial]) -> int:
     return better if better >= _LEAST_BEST else 0
 
 
-def best(trials: Sequence[Trial]) -> Trial | None:
+def best(trials: Sequence[SearchTrial]) -> SearchTrial | None:
     """The finished trial with the lowest perplexity; None if none has finished."""
     return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
 
 
-def refuse_hopeless(search: Search, trials: Sequence[Trial]) -> None:
+def check_any_finite(search: Search, trials: Sequence[SearchTrial]) -> None:
     """Check that one of the first ten trials, or of all, had a finite perplexity."""
     ended = [x for x in trials if x.state not in (RunState.RUNNING, RunState.WAITING)]
-    if len(ended) < min(_HOPELESS, search.trials) or any(x.perplexity is not None for x in ended):
+    if len(ended) < min(_MOST_WITHOUT, search.trials) or any(
+        x.perplexity is not None for x in ended
+    ):
         return
     raise InputError(
         f"none of {len(ended)} trials of {search.name} had a finite perplexity (the last: "
@@ -123,7 +125,7 @@ def refuse_hopeless(search: Search, trials: Sequence[Trial]) -> None:
     )
 
 
-def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
+def write_best(search: Search, trials: Sequence[SearchTrial], root: Path) -> None:
     """Write the best configuration as an experiment, ``best.json``, once a trial has finished."""
     found = best(trials)
     if found is None:
@@ -140,7 +142,9 @@ def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
     write_json(root / BEST_FILE, to_dict(experiment))
 
 
-def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root: Path) -> Plan:
+def plan_confirmation(
+    search: Search, trials: Sequence[SearchTrial], count: int, root: Path
+) -> Plan:
     """A table that trains the base and the ``count`` best trials, best first, again with fresh
     seeds, as the best owes a part of its perplexity to luck; rows that it already has stay.
     """

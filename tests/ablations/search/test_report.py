@@ -24,10 +24,10 @@ from ablations.report.search import (
     write_search_report,
 )
 from ablations.runs.attempts import leave_pruned
-from ablations.runs.search_cells import importances
+from ablations.runs.search_runs import importances
 from ablations.search.search import Search, claim_search
 from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
-from ablations.search.trials import Trial, count_best, plan_confirmation, ranked, write_best
+from ablations.search.trials import SearchTrial, count_best, plan_confirmation, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import QUICK
@@ -135,11 +135,11 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
-def of_perplexities(perplexities: Sequence[float | None]) -> list[Trial]:
+def of_perplexities(perplexities: Sequence[float | None]) -> list[SearchTrial]:
     """A trial for each; None diverged."""
     states = [RunState.DIVERGED if x is None else RunState.DONE for x in perplexities]
     return [
-        Trial(name=f"trial-{n:04}", state=state, perplexity=x, values=values(n), step=3 * n)
+        SearchTrial(name=f"trial-{n:04}", state=state, perplexity=x, values=values(n), step=3 * n)
         for n, (x, state) in enumerate(zip(perplexities, states, strict=True))
     ]
 
@@ -198,13 +198,15 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
     search = small_search(tmp_path, space)
     draw, first = random.Random(1), 0
     for _ in range(200):
-        trials: list[Trial] = []
+        trials: list[SearchTrial] = []
         for _ in range(count):
             found = {name: draw.uniform(0.1, 0.9) for name in names}
             squares = {name: (value - 0.42) ** 2 for name, value in found.items()}
             perplexity = 3.0 + sum(squares.values()) / 10 + 0.9 * squares[names[2]]
             perplexity += draw.gauss(0.0, 0.0064)
-            trials.append(Trial(name="", state=RunState.DONE, values=found, perplexity=perplexity))
+            trials.append(
+                SearchTrial(name="", state=RunState.DONE, values=found, perplexity=perplexity)
+            )
         first += next(iter(importances(search, trials))) == names[2]
     assert low <= first <= high, first
 
@@ -308,7 +310,7 @@ ENDS = (  # of trials, for their figures
     (RunState.RUNNING, None),
 )
 TRIALS = [
-    Trial(
+    SearchTrial(
         name=f"trial-{number:04}",
         state=state,
         values={"learning_rate_factor": 0.1 + 0.2 * number, "warmup_steps": 64, "d_model": 96},

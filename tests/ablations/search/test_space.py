@@ -15,7 +15,7 @@ from ablations.search.space import (
     REGULARISATION,
     SHAPE,
     SPACES,
-    Parameter,
+    Hyperparameter,
     Space,
     choice,
     load_space,
@@ -75,10 +75,10 @@ def test_a_base_that_is_no_choice_is_known_in_the_units_of_the_space() -> None:
         (whole("num_heads", 2, 5), (2, 3, 5), (1, 6, None)),
         (choice("d_ff", 512, 1024), (512, 1024), (768, None)),
     ],
-    ids=lambda x: x.name if isinstance(x, Parameter) else "",
+    ids=lambda x: x.name if isinstance(x, Hyperparameter) else "",
 )
 def test_a_range_holds_both_of_its_ends(
-    parameter: Parameter, inside: tuple[Value, ...], outside: tuple[Value, ...]
+    parameter: Hyperparameter, inside: tuple[Value, ...], outside: tuple[Value, ...]
 ) -> None:
     assert all(map(parameter.holds, inside)) and not any(map(parameter.holds, outside))
 
@@ -131,7 +131,7 @@ def test_the_built_in_spaces_spelled_out() -> None:
     assert not whole("d_ff", 512, 4_096).log
 
 
-def one(parameter: Parameter, name: str = "mine") -> Space:
+def one(parameter: Hyperparameter, name: str = "mine") -> Space:
     return Space(name=name, title="Mine", parameters=(parameter,))
 
 

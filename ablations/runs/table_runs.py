@@ -1,4 +1,4 @@
-"""Cells of a table: each row with each seed."""
+"""PlannedRuns of a table: each row with each seed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from experiments.records.run import Run
 from transformer.evaluation.counts import run_flops
 
 
-class TableCells:
-    """The runs of the plan in ``root``, as :class:`ablations.runs.study.Cells` says.
+class TableRuns:
+    """The runs of the plan in ``root``, as :class:`ablations.runs.study.PlannedRuns` says.
 
     Optuna's trials have the measures of the validation set as values; it samples and prunes none.
     """

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.files import STUDY_FILE
 from ablations.folder import SearchFolder
 from ablations.search.search import FACTOR, Search, trial_name
-from ablations.search.trials import Trial, count_best, ended_trial, ranked, refuse_hopeless
+from ablations.search.trials import SearchTrial, check_any_finite, count_best, ended_trial, ranked
 from ablations.tables.changes import is_option
 from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
@@ -38,8 +38,8 @@ _MODEL_DRAWS = 20
 _EVEN_DRAWS = 1_000
 
 
-class SearchCells:
-    """The trials of the search in ``root``, as :class:`ablations.runs.study.Cells` says.
+class SearchRuns:
+    """The trials of the search in ``root``, as :class:`ablations.runs.study.PlannedRuns` says.
 
     They minimise the perplexity of the validation set and are pruned on it, by default by Hyperband
     (https://arxiv.org/abs/1603.06560). Only the rungs that they have passed are not in
@@ -126,7 +126,7 @@ class SearchCells:
         known = study.get_trials(deepcopy=False)
         self._sampler.tried = [x.params for x in known]
         if not any(x.value is not None and isfinite(x.value) for x in known):
-            refuse_hopeless(self.search, self.folder.trials())
+            check_any_finite(self.search, self.folder.trials())
         trial = study.ask(always_used(self.search))
         for option, distribution in used(self.search, trial.params).items():
             if option not in trial.params:
@@ -260,7 +260,7 @@ def check_feasible(search: Search) -> None:
     optuna.create_study(sampler=FeasibleSampler(search)).ask(always_used(search))
 
 
-def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
+def to_optuna(search: Search, trial: SearchTrial) -> FrozenTrial | None:
     """The trial as Optuna's; None if it has no value.
 
     A trial that diverged becomes a pruned one, which the sampler avoids.
@@ -277,7 +277,7 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
     )
 
 
-def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
+def importances(search: Search, trials: Sequence[SearchTrial]) -> dict[str, float]:
     """The importance of each parameter for being among the best quarter, as a share of 1, the
     largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
     Options are left out, as not all trials have them. Empty if the perplexities of too many trials
