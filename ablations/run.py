@@ -63,12 +63,12 @@ def run_table(
     options: Options,
     text: str | None = None,
 ) -> int:
-    """Train what the table lacks and report it; the exit code.
+    """Train a table's missing runs and report them; return the exit code.
 
     Args:
-        earlier: the directory whose finished runs to take
-        again: rows whose stale runs are trained anew, such as ``base,A-h1``
-        text: ``files:FOLDER`` to train on
+        earlier: the directory to take finished runs from
+        again: rows whose stale runs are trained again, such as ``base,A-h1``
+        text: the user's own text to train on, as ``files:FOLDER``
     """
     declared = load_table(table)
     scale = scale_on(declared, selection.scale, text)
@@ -86,10 +86,10 @@ def run_table(
 def _run_tuned(
     plan: Plan, root: Path, earlier: Path | None, again: Sequence[str], options: Options
 ) -> int:
-    """Try the learning rates of a tuned table, then train its rows at those chosen."""
+    """Try the learning rates of a tuned table, then train each row at the one chosen for it."""
     tuning = within(root, TUNING)
     is_tuned = earlier is not None and (earlier / TUNING / PLAN_FILE).exists()
-    # A table that is not tuned has the runs at a factor of 1.
+    # The runs of a table that is not tuned serve as those at a factor of 1.
     tried = earlier / TUNING if earlier is not None and is_tuned else earlier
     code, more = 0, set[str]()
     while True:
@@ -105,7 +105,7 @@ def _run_tuned(
     for line in described(chosen):
         say(line)
     if waiting := [row.name for row in plan.rows if row.seeds and row.name not in chosen]:
-        say(f"not run, as not all of their learning rates were: {', '.join(waiting)}")
+        say(f"not trained yet, as their learning rates were not all tried: {', '.join(waiting)}")
         code = max(code, 1)
     final = tuned_plan(plan, root)
     if not final.cells:
@@ -123,12 +123,12 @@ def _run_plan(
     *,
     all_seeds: bool = True,
 ) -> int:
-    """Train what a plan lacks and report it; the exit code.
+    """Train a plan's missing runs and report them; return the exit code.
 
     Args:
-        earlier: the directory whose finished runs to take
-        rows: whose stale runs are trained anew
-        all_seeds: of the earlier runs, not those of the plan alone
+        earlier: the directory to take finished runs from
+        rows: the rows whose stale runs are trained again
+        all_seeds: also take earlier runs with seeds that the plan does not have
     """
     names = {str(cell) for cell in plan.cells}
     settled, runs = settle_plan(root, plan, options.precision, options.threads), None
@@ -139,10 +139,10 @@ def _run_plan(
         settled = settle_plan(root, plan)
         runs = Earlier(earlier, settled, all_seeds=all_seeds)
         plan = runs.add_seeds(plan)
-    # These may refuse it, before a directory is made.
+    # This may raise an error, so it comes before a directory is made.
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
-        # Settled again, as another shard may have been first, on another kind of machine.
+        # Settled again: another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         _reuse(root, rows, runs)
         planned = TableRuns(root)
@@ -160,14 +160,14 @@ def _run_plan(
 
 
 def _reuse(root: Path, again: Sequence[str], earlier: Earlier | None) -> None:
-    """Take the runs that are there already, and set aside those that are trained ``again``."""
+    """Take the runs that exist already, and set aside those of the rows to train ``again``."""
     if renamed := take_renamed(root):
         say(f"{counted(renamed, 'run')} taken from rows that have been renamed")
     if earlier is not None:
         say(f"{counted(len(earlier.copy(root)), 'finished run')} taken from {earlier.path}")
     if again:
         aside = set_aside_stale(root, again)
-        say(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained anew")
+        say(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained again")
 
 
 def run_search(
@@ -179,10 +179,10 @@ def run_search(
     options: Options,
     text: str | None = None,
 ) -> int:
-    """Carry out the trials that a search lacks and report it; the exit code.
+    """Carry out a search's missing trials and report it; return the exit code.
 
     Args:
-        text: ``files:FOLDER`` to train on
+        text: the user's own text to train on, as ``files:FOLDER``
         confirm: how many of the best trials to train again with other seeds, next to the base
     """
     declared = load_space(space)
@@ -218,11 +218,11 @@ def run_search(
 def run_confirmation(
     committed: Path, row: str, seeds: str, into: Path | None, options: Options
 ) -> int:
-    """Train a row of committed results again, and say how it differs; the exit code.
+    """Train a row of committed results again, and say how it differs; return the exit code.
 
     Args:
-        seeds: such as 11-13
-        into: the directory of the new runs
+        seeds: the seeds to train, such as 11-13
+        into: the directory for the new runs
     """
     if not committed.exists():
         raise InputError(
@@ -251,12 +251,12 @@ def run_confirmation(
 
 
 def _with_compile(base: Config, options: Options) -> Config:
-    """``base`` with what the options say of torch.compile, if they do."""
+    """``base``, with --compile or --no-compile if either was given."""
     return base if options.compile is None else override(base, compile=options.compile)
 
 
 def _report_table(root: Path) -> str:
-    refresh_plan(root)  # so that others see what this report says of classes edited meanwhile
+    refresh_plan(root)  # records edited classes as this report shows them
     return write_report(TableFolder(root))
 
 
@@ -271,10 +271,10 @@ def _carry_out(
     options: Options,
     report: Callable[[Path], str],
 ) -> int:
-    """Carry out the runs among ``names`` that are left, and write and print the ``report``.
+    """Carry out the unfinished runs among ``names``, and write and print the ``report``.
 
     Returns:
-        The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
+        The exit code: 1 if some runs were given up, 128 plus the signal that ended it.
     """
     try:
         received, given_up = train(planned, names, executor, options)
@@ -286,8 +286,8 @@ def _carry_out(
         return 128 + received
     if given_up:
         say(
-            f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
-            "--retry-failed it tries them as they are"
+            f"{len(given_up)} given up: once a row is fixed, the same command trains it again; "
+            "--retry-failed tries them as they are"
         )
     return 1 if given_up else 0
 
@@ -300,13 +300,13 @@ def train(
     *,
     deadline: float = math.inf,
 ) -> tuple[signal.Signals | None, list[str]]:
-    """Carry out the runs among ``names`` that are left, and show how far they are.
+    """Carry out the unfinished runs among ``names``, and show their progress.
 
     Args:
-        deadline: by time.monotonic(): then they end after a checkpoint
+        deadline: when the runs end after a checkpoint, by time.monotonic()
 
     Returns:
-        The signal that ended it early, if one did, and the runs that are given up.
+        The signal that ended it early, if one did, and the runs that were given up.
     """
     names = list(_of_shard(planned, names, options.shard))
     if options.retry_failed:
@@ -315,18 +315,18 @@ def train(
     runs = {run.name: run for run in planned.folder.look()}
     left = [name for name in names if not runs[name].has_ended]
     given_up = [name for name in left if runs[name].is_given_up]
-    console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
+    console = Console(highlight=False, file=sys.stdout)  # this one, even if it is redirected later
     view, status = View(console), DirectoryReader(planned.root)
 
     def show() -> None:
-        with suppress(InputError):  # an unreadable file is no reason to stop a training
+        with suppress(InputError):  # an unreadable file must not stop a training
             view.update(status.read)
 
     for text in stale_rows(runs.values()):
         say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
     stale = sum(runs[name].state == RunState.STALE for name in names)
-    done = f"{len(names) - len(left) - stale} of {len(names)} done before"
+    done = f"{len(names) - len(left) - stale} of {len(names)} already done"
     say(f"{planned.title} in {planned.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
     driver = Driver(
@@ -338,7 +338,7 @@ def train(
 
 
 def _of_shard(planned: PlannedRuns, names: Iterable[str], shard: Shard) -> Iterator[str]:
-    """The runs of a shard: those of one training are never divided."""
+    """The runs of a shard; runs that share a training are always in the same one."""
     groups: dict[frozenset[str], list[str]] = {}
     for name in names:
         groups.setdefault(frozenset({name, *planned.shares(name)}), []).append(name)
@@ -347,12 +347,12 @@ def _of_shard(planned: PlannedRuns, names: Iterable[str], shard: Shard) -> Itera
 
 
 def find_executor(options: Options, base: Config) -> Executor:
-    """Where runs like the ``base`` are carried out; refused if there is no room for one."""
+    """Where runs like ``base`` are carried out; an InputError if there is no room for one."""
     check_parts(options.accumulate, options.devices_per_trial, base.data.tokens_per_batch)
     threads = base.training.threads or 1
     if options.ray is None:
         return LocalExecutor(options.here(threads))
     require("ray", extra="ray")
-    from ablations.runs.on_ray import RayExecutor  # it imports ray, an extra
+    from ablations.runs.on_ray import RayExecutor  # imports ray, an optional dependency
 
     return RayExecutor(options.ray, options, threads)

@@ -1,4 +1,4 @@
-"""PlannedRuns of a table: each row with each seed."""
+"""A table's runs: each row with each seed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from transformer.evaluation.counts import run_flops
 
 
 class TableRuns:
-    """The runs of the plan in ``root``, as :class:`ablations.runs.study.PlannedRuns` says.
+    """The runs of the table in ``root``, as :class:`ablations.runs.study.PlannedRuns`.
 
-    Optuna's trials have the measures of the validation set as values; it samples and prunes none.
+    The values of Optuna's trials are the scores on the validation set; it neither samples nor
+    prunes them.
     """
 
     prunes = False
@@ -77,7 +78,7 @@ class TableRuns:
         return self.plan.experiment(self._cells[name])
 
     def _take_edits(self) -> None:
-        """Take over the sources of rows' classes, which a user may edit while the table trains."""
+        """Follow edits of the rows' classes, which a user may change while the table trains."""
         plan = with_current_sources(self.plan)
         if plan != self.plan:
             self.plan, self.folder = plan, TableFolder(self.root, plan)

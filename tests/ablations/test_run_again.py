@@ -53,7 +53,9 @@ def test_an_idea_crashes_is_mended_and_is_changed(mine: Path, out: Path, call: C
     prepare_stand_ins(out, {})
     edit(mine, "slope = 1", "slope = 2")
     code, shown = call(RUN)
-    assert code == 0 and "begun anew, as its settings or its class have changed" in shown
+    assert (
+        code == 0 and "trained from the start, as its settings or its class have changed" in shown
+    )
     assert started(out) == ["base/seed-1", "idea/seed-1", "idea/seed-1"]
     assert "it broke" in (out / "replaced/idea/seed-1.1/log.txt").read_text()
 

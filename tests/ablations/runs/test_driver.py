@@ -122,7 +122,7 @@ def test_all_runs_start_the_longest_first_and_once(tmp_path: Path) -> None:
         ("kill", 0, 3, "failed, killed by SIGKILL (out of memory?); given up"),
         ("leave", 0, 3, "failed, a signal from elsewhere, or its own code, stopped it; given up"),
         ("refuse", 2, 1, "refused, toy is missing: fetch it; given up"),
-        ("vanish", 0, 3, "that was so 3 times; given up"),
+        ("vanish", 0, 3, "this happened 3 times; given up"),
         ("abort", 0, 1, "finished in"),  # a crash after the result is no failure
         ("remove", 0, 2, "its directory was removed"),
     ],
@@ -319,7 +319,7 @@ def test_what_has_the_name_of_a_run_and_is_none_is_refused_before_any_training(
         (stem / "thesis.txt").unlink()
     if kind == "beside an attempt":
         stem.with_name("seed-1.attempt-3").mkdir()
-    with pytest.raises(InputError, match=r"narrow/seed-1 has the name of a run and is none"):
+    with pytest.raises(InputError, match=r"narrow/seed-1 has a run.s name but is not a run"):
         work_on(tmp_path, {})
     assert not started(tmp_path) and stem.exists()
 
@@ -343,7 +343,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
     (tmp_path / "base").unlink()
     BASE.directory(tmp_path).mkdir(parents=True)
-    with pytest.raises(InputError, match=r"base/seed-1 has the name of a run and is none"):
+    with pytest.raises(InputError, match=r"base/seed-1 has a run.s name but is not a run"):
         work_on(tmp_path, {})
 
 
@@ -378,7 +378,7 @@ def test_the_first_signal_after_a_refusal_kills_nothing(
     with pytest.raises(InputError, match="no trial is left"):
         work_on(tmp_path, {BASE: "stubborn"}, places=TWO, told=told)
     thread.join()
-    assert told[-3] == "stopping after a checkpoint (again to kill)"
+    assert told[-3] == "stopping after a checkpoint (a second signal kills the runs)"
     assert told[-2] == "killing the runs"
 
 

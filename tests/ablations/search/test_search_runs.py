@@ -107,7 +107,7 @@ def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_
         else:
             path.write_bytes(damaged[damage])
         if damage in ("zeroed", "flipped"):
-            with pytest.warns(UserWarning, match="study.log is damaged, and made again"):
+            with pytest.warns(UserWarning, match="study.log is damaged and is rebuilt"):
                 Study(SearchRuns(root))
     work_on(root, bowl)
     for found, expected in zip(journal(root), undisturbed[pruner], strict=True):

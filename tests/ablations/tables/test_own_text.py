@@ -65,7 +65,7 @@ def test_word_pieces_have_room_for_the_characters(text: str) -> None:
         ("plan table3 numbers", "numbers names no text: write it as files:FOLDER"),
         ("plan table4 files:numbers", f"{table4.TABLE.name} is of parsing, and files:numbers is"),
         ("run table3 files:none", "none is not a folder"),
-        ("run table1 files:numbers", "table1 takes --directory, --device and --quick alone"),
+        ("run table1 files:numbers", "table1 takes only --directory, --device and --quick"),
         ("search base_lr files:none --trials 2", "none is not a folder"),
         ("search base_lr --trials 2", "base_lr needs --scale"),
     ],

@@ -108,7 +108,7 @@ def test_plan_run_and_the_report_print_them(
     devices = "times and speeds are of different devices, so means say little: "
     devices += "H200 (runs: 1); AMD EPYC, 1 thread (runs: 1)"
     assert PROGRAM.run(["run", *words]) == 0  # whose runs are there already
-    started, _, reported = capsys.readouterr().out.partition("2 of 2 done before")
+    started, _, reported = capsys.readouterr().out.partition("2 of 2 already done")
     for text in (warm_up, devices):
         assert f"warning: {text}" in started and f"\n  {text}" in reported
         assert f"\n- {text}" in (root / "report.md").read_text("utf-8")
