@@ -1,4 +1,4 @@
-"""The speed of a device, and the time that runs take."""
+"""The speed of a device, and the time of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the directory of a table, a search or Table 1.
+"""Read the folder of a table or search.
 
 Example:
     >>> for run in open_folder("runs/table3-small").runs():

@@ -1,4 +1,4 @@
-"""Choose the learning rate of each row of a tuned table."""
+"""Choose the learning rates of a tuned table's rows."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ from experiments.records.run import Run
 class Scores:
     """The scores of a row: logarithms of finite perplexities by seed.
 
-    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no usable perplexity;
-    ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
+    ``left`` are seeds that have not ended, ``lost`` were given up, and ``diverged`` have no usable
+    perplexity. ``reasons`` say why seeds were lost, ``seconds`` is the total time of all runs, and
+    ``data`` has the digests of the data that they were trained on.
     """
 
     by_seed: dict[int, float]
@@ -35,7 +36,7 @@ class Scores:
 
 
 def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scores:
-    """The scores of a row with these seeds, from files that are as its runs left them."""
+    """The scores of a row with these seeds, from checked files."""
     row = replace(plan.row(name), seeds=tuple(seeds))
     runs = TableFolder(root, replace(plan, rows=(row,))).runs()
     diverged = [run for run in runs if run.result is not None and run.result.has_diverged]
@@ -54,14 +55,13 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
 
 
 def _reason(run: Run) -> str:
-    """Why a run has no score, as far as its files say so."""
+    """Why a run has no score, if its files say so; else empty."""
     if run.result is not None:
         if not run.result.has_diverged:
             return ""
-        step = run.result.diverged_at
-        return (
-            "training ended on a plateau" if step is None else f"training diverged at step {step}"
-        )
+        if run.result.diverged_at is None:
+            return "training ended on a plateau"
+        return f"training diverged at step {run.result.diverged_at}"
     return run.problem or (run.failures[-1].reason if run.failures else "")
 
 

@@ -1,6 +1,6 @@
-"""Hyper-parameter search.
+"""Hyperparameter search.
 
-A file that declares a space imports these names.
+A file that declares a search space imports these names.
 """
 
 from ablations.search.space import Hyperparameter, Space, choice, uniform, whole

@@ -1,4 +1,4 @@
-"""The status of a table or a search, read from files."""
+"""A table's or a search's status, read from files."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_an_idea_crashes_is_mended_and_is_changed(mine: Path, out: Path, call: Call) -> None:
+def test_an_idea_crashes_is_fixed_and_is_changed(mine: Path, out: Path, call: Call) -> None:
     prepare_stand_ins(out, {"idea/seed-1": "crash"})
     code, shown = call(f"{RUN} --retries 0")
     assert code == 1 and "1 given up" in shown

@@ -367,7 +367,7 @@ def test_latex_has_differences_with_intervals_and_marks(reported: Callable[[str]
     place = heads.index(r"$\Delta$")
     assert rows["base"][place : place + 2] == ["", ""]
     assert rows["beam-1"][place : place + 2] == ["=", ""]
-    seeds = tables(root)[1]["wide"]["PPL Δ, 95 %"].replace("\N{MINUS SIGN}", "$-$")
+    seeds = tables(root)[1]["wide"]["PPL Δ, 95 % CI"].replace("\N{MINUS SIGN}", "$-$")
     low, _, high = seeds.partition(" to ")
     assert rows["wide"][place + 1] == f"{{[}}{low}, {high}]"
     for name in ("beam-1", "mean", "wide", "deep"):

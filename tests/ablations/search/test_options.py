@@ -96,7 +96,7 @@ def test_options_that_are_not_searched_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ((uniform(DECAY, 0.1, 0.2),), r"AdamW.weight_decay is no option of a class .*choice\("),
+        ((uniform(DECAY, 0.1, 0.2),), r"AdamW.weight_decay is not an option of a class .*choice\("),
         ((choice("method", None, AdamW), uniform("AdamW.decay", 0.1, 0.2)), "did you mean 'weight"),
         ((choice("model", None, GeluTransformer), whole("GeluTransformer.x", 1, 2)), "no option x"),
         ((choice("method", None, AdamW), choice(DECAY, "a", "b")), "weight_decay is 'a', but must"),

@@ -131,7 +131,7 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     fill(tmp_path, search, 5)
     text = write_search_report(SearchFolder(tmp_path))
     assert "The best is trial-0003" in text
-    assert "Importances need 30 trials that ended, 5 of them finished." in text
+    assert "Importances need 30 ended trials, 5 of them finished." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
@@ -176,7 +176,7 @@ def test_a_search_whose_perplexity_does_not_vary_says_so(tmp_path: Path) -> None
     for index, name in enumerate(search.names):
         leave(search, tmp_path / name, values(index), perplexity=2.0)
     text = write_search_report(SearchFolder(tmp_path))
-    assert "The perplexities are too much alike to say which parameters matter." in text
+    assert "The perplexities are too similar to say which hyperparameters matter." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 

@@ -173,7 +173,7 @@ def test_a_trial_under_way_whose_configuration_is_damaged_continues_with_that_of
     again = [search.values(study.begin(name).config) for name in search.names[:4]]
     assert again[:3] == known
     (tmp_path / STUDY_FILE).unlink()
-    with pytest.raises(InputError, match=rf"{damaged}, which cannot be read, nor in study.log"):
+    with pytest.raises(InputError, match=rf"{damaged} cannot be read and study.log"):
         Study(SearchRuns(tmp_path))
 
 

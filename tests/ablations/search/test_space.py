@@ -143,7 +143,7 @@ def one(parameter: Hyperparameter, name: str = "mine") -> Space:
         (lambda: choice("beam_size", 1, 4), "a search cannot change beam_size: docs/search.md"),
         (lambda: uniform("dropout", 0.3, 0.1), "dropout needs a range, not 0.3 to 0.1"),
         (lambda: uniform("dropout", 0, 0.1, log=True), "needs a range above 0, as it is log"),
-        (lambda: choice("d_ff", 512), "d_ff needs two choices or more"),
+        (lambda: choice("d_ff", 512), "d_ff needs two or more choices"),
         (lambda: choice("d_ff", 512, 512), "none of them twice"),
         (lambda: choice("d_ff", 512, 1024, sets=("width",)), "unknown setting 'width'"),
         (lambda: choice("d_ff", 512, "wide"), "d_ff is 'wide', but must be a whole number"),
@@ -162,7 +162,7 @@ def one(parameter: Hyperparameter, name: str = "mine") -> Space:
         (lambda: one(whole("warmup_steps", 3, 5)).at(TINY), "needs a range, not 1 to 1"),
         (
             lambda: one(choice("num_heads", 2, 4, sets=("num_layers",))).at(TINY),
-            "scale 'tiny': it does not map num_heads and num_layers alike",
+            "scale 'tiny': the scale maps num_heads and num_layers differently",
         ),
         (lambda: load_space("base_rl"), "unknown space 'base_rl': did you mean 'base_lr'"),
         (lambda: load_space("gone.py"), "there is no space file"),
