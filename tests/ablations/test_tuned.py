@@ -134,7 +134,7 @@ def test_a_row_waits_for_all_of_its_learning_rates(mine: Path, out: Path, call: 
 
 def test_a_seed_that_chooses_is_not_reported(mine: Path, out: Path, call: Call) -> None:
     code, shown = call(f"{RUN} --seeds 1-3")
-    assert code == 2 and "seed 1 chooses the learning rates, and is not reported" in shown
+    assert code == 2 and "seed 1 chooses the learning rates and cannot be reported" in shown
     assert not started(mine) and not (out / "table.json").exists()
     with pytest.raises(InputError, match="must rise"):
         Tune(factors=(1.0, 0.5))

@@ -86,7 +86,7 @@ def bleu(sources: list[str], hypotheses: list[str], references: list[str]) -> fl
         (lambda: measure(good, digits=10), "0 to 9 digits"),
         (lambda: measure("nowhere_at_all:good"), "nowhere_at_all, which is not installed"),
         (lambda: planned("perplexity", good, good), "has the measure 'good' twice"),
-        (lambda: planned(good), "needs a score of validation, like perplexity"),
+        (lambda: planned(good), "needs a validation score, such as perplexity"),
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(declare: Callable[[], object], message: str) -> None:
