@@ -58,7 +58,11 @@ def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
     with locked(target / LOCK_FILE):
         lines = Collection(target).lines
         packed = {name: _pack(name, run) for name, run in runs.items()}
-        new = [x for x in packed if x not in lines or lines[x].files != packed[x].line.files]
+        new = [
+            name
+            for name, run in packed.items()
+            if name not in lines or lines[name].files != run.line.files
+        ]
         if new:
             replaced = {name: replaced_name(name, lines) for name in new if name in lines}
             kept = _renamed(target, replaced)

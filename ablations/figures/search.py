@@ -140,7 +140,8 @@ def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec 
 
 def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) -> Spec:
     name, bounds = parameter["name"], parameter["bounds"]
-    inside, edge = ([trial for trial in x if name in trial] for x in (inside, edge))
+    inside = [trial for trial in inside if name in trial]
+    edge = [trial for trial in edge if name in trial]
     if parameter["choices"]:
         x: Spec = {"field": name, "type": "ordinal", "axis": {"labelAngle": 0}}
         x["scale"] = {"domain": list(parameter["choices"])}

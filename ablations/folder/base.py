@@ -98,7 +98,7 @@ class Folder(ABC):
     def runs(self) -> list[Run]:
         """All runs; one whose files have changed or are of other settings has no result."""
         begun = self._begun()
-        return [self._checked(self._read(x, has_folder=x in begun)) for x in self.names]
+        return [self._checked(self._read(name, has_folder=name in begun)) for name in self.names]
 
     def _checked(self, run: Run) -> Run:
         try:

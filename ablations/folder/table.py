@@ -147,8 +147,9 @@ class TableFolder(Folder):
     @property
     def unplanned(self) -> list[str]:
         """Names of finished runs in the folder that the plan does not list."""
-        found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
-        names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
+        results = sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}"))
+        runs = [path.parent for path in results if not attempt_number(path.parent)]
+        names = [run.relative_to(self.path).as_posix() for run in runs]
         planned = {str(cell) for cell in load_plan(self.path).cells}
         others = [name for name in (*names, *self.collection.lines) if name not in planned]
         return [name for name in others if not name.startswith((f"{REPLACED}/", f"{TUNING}/"))]

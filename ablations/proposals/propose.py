@@ -172,7 +172,11 @@ def _check_data(desk: Desk, planned: PlannedRow, found: Scores, base: Scores) ->
 def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict: Verdict) -> Tried:
     """The line of a proposal, without the numbers of a test."""
     of_base = desk.plan.row(desk.base).changes
-    own = {x: y for x, y in planned.changes.items() if x not in OPTIONS_OF and of_base.get(x) != y}
+    own = {
+        name: value
+        for name, value in planned.changes.items()
+        if name not in OPTIONS_OF and of_base.get(name) != value
+    }
     perplexities = {str(seed): math.exp(score) for seed, score in found.by_seed.items()}
     differences = {
         str(seed): score - base.by_seed[seed]

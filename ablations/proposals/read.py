@@ -100,7 +100,11 @@ def on_base(row: Row, base: dict[str, Value]) -> Row:
     replaced = tuple(
         option_name(str(base[of]), "") for of in OPTIONS_OF if of in row.changes and base.get(of)
     )
-    kept = {x: y for x, y in base.items() if not (is_option(x) and x.startswith(replaced))}
+    kept = {
+        name: value
+        for name, value in base.items()
+        if not (is_option(name) and name.startswith(replaced))
+    }
     return replace(row, changes={**kept, **row.changes})
 
 

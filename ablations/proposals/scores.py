@@ -44,13 +44,13 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
     lost = [run for run in runs if run.is_given_up]
     ended = {run.name for run in (*finite, *lost, *diverged)}
     return Scores(
-        by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
+        by_seed={_seed(run): math.log(run.result.perplexity) for run in finite if run.result},
         left=tuple(_seed(run) for run in runs if run.name not in ended),
         lost=tuple(map(_seed, lost)),
         diverged=tuple(map(_seed, diverged)),
         reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
         seconds=sum(run.seconds or 0.0 for run in runs),
-        data=frozenset(x.result.data_digest or "" for x in finite if x.result),
+        data=frozenset(run.result.data_digest or "" for run in finite if run.result),
     )
 
 

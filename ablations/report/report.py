@@ -84,6 +84,11 @@ def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
     return text.getvalue()
 
 
+def _is_known(table: TableNumbers, name: str) -> bool:
+    """Whether some result has this number."""
+    return any(getattr(result, name) is not None for result in table.results)
+
+
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, scores and cost, and the paper's
     scores.
@@ -91,11 +96,7 @@ def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[obj
     quoted: list[str] = []
     if table.plan.is_compared:
         quoted = [measure.name for measure in table.measures if not measure.key]
-    numbers = [
-        name
-        for name in NUMBERS
-        if name not in LATER_NUMBERS or any(getattr(x, name) is not None for x in table.results)
-    ]
+    numbers = [name for name in NUMBERS if name not in LATER_NUMBERS or _is_known(table, name)]
     numbers += [measure.name for measure in table.measures if measure.key]
     heads = ["row", *table.shown, *numbers]
     yield [*heads, *(f"paper_{name}" for name in quoted)]

@@ -66,8 +66,8 @@ def _own_setting(row: RowNumbers, name: str) -> str:
 
 def filled(columns: Sequence[Column]) -> list[Column]:
     """The columns that have a value in some row."""
-    blank = ("", formats.MISSING)
-    return [column for column in columns if any(cell not in blank for cell in column.cells)]
+    blank = {"", formats.MISSING}
+    return [column for column in columns if not blank.issuperset(column.cells)]
 
 
 def _row_styles(table: TableNumbers) -> list[str]:

@@ -72,9 +72,11 @@ class RayExecutor:
         found: list[Place] = []
         for node in self._nodes:
             name, host, there = node["NodeID"], node["NodeManagerHostname"], node["Resources"]
-            fitting = int(min(there.get(x, 0) / need for x, need in self._needs.items()))
-            if name not in self._unfit:
-                found += [Place(x, ranks=self._ranks, node=name, host=host) for x in range(fitting)]
+            fitting = int(min(there.get(kind, 0) / need for kind, need in self._needs.items()))
+            if name in self._unfit:
+                continue
+            for number in range(fitting):
+                found.append(Place(number, ranks=self._ranks, node=name, host=host))
         return found
 
     def start(self, job: Job, place: Place) -> None:

@@ -109,7 +109,9 @@ class SearchRuns:
                 )
         if not values and known is None:
             return None
-        of_space = {x: y for x, y in distributions(self.search).items() if x in values}
+        of_space = {
+            name: kind for name, kind in distributions(self.search).items() if name in values
+        }
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 
     def _known_values(self, known: FrozenTrial | None) -> dict[str, Any]:
@@ -124,8 +126,8 @@ class SearchRuns:
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         known = study.get_trials(deepcopy=False)
-        self._sampler.tried = [x.params for x in known]
-        if not any(x.value is not None and isfinite(x.value) for x in known):
+        self._sampler.tried = [trial.params for trial in known]
+        if not any(trial.value is not None and isfinite(trial.value) for trial in known):
             check_any_finite(self.search, self.folder.trials())
         trial = study.ask(always_used(self.search))
         for option, distribution in used(self.search, trial.params).items():

@@ -106,7 +106,8 @@ class Study:
         self._study.tell(self._running.pop(name), values, state)
 
     def _report(self, name: str, curve: Mapping[int, float]) -> Iterator[int]:
-        for step in sorted(x for x in curve if x > self._reported.get(name, -1)):
+        last = self._reported.get(name, -1)
+        for step in sorted(step for step in curve if step > last):
             self._running[name].report(curve[step], step)
             self._reported[name] = step
             yield step

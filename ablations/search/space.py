@@ -155,11 +155,12 @@ def choice(
     The choices of ``model`` and ``method`` are classes, as in a table's row, or None for the
     paper's.
     """
-    values = tuple(
-        variant_name(x) if isinstance(x, type) or (name in OPTIONS_OF and isinstance(x, str)) else x
-        for x in choices
-    )
-    return Hyperparameter(name=name, kind="choice", choices=values, sets=sets)
+    values: list[Value] = []
+    for value in choices:
+        if isinstance(value, type) or (name in OPTIONS_OF and isinstance(value, str)):
+            value = variant_name(value)
+        values.append(value)
+    return Hyperparameter(name=name, kind="choice", choices=tuple(values), sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,9 +191,11 @@ class Space(Declaration):
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes that the space chooses among, and the base's."""
-        of_base = (columns(self.base)[of] for of in OPTIONS_OF)
-        chosen = (x for each in self.parameters if each.name in OPTIONS_OF for x in each.choices)
-        return tuple(dict.fromkeys(str(x) for x in (*of_base, *chosen) if x is not None))
+        found = [columns(self.base)[of] for of in OPTIONS_OF]
+        for parameter in self.parameters:
+            if parameter.name in OPTIONS_OF:
+                found += parameter.choices
+        return tuple(dict.fromkeys(str(name) for name in found if name is not None))
 
     def _check_option(self, parameter: Hyperparameter) -> None:
         """Check the name and the bounds of a hyperparameter that is an option of a class."""

@@ -120,10 +120,11 @@ def best(trials: Sequence[SearchTrial]) -> SearchTrial | None:
 
 def check_any_finite(search: Search, trials: Sequence[SearchTrial]) -> None:
     """Raise an InputError if ten trials, or all, ended without any finite perplexity."""
-    ended = [x for x in trials if x.state not in (RunState.RUNNING, RunState.WAITING)]
-    if len(ended) < min(_MOST_WITHOUT, search.trials) or any(
-        x.perplexity is not None for x in ended
-    ):
+    unfinished = (RunState.RUNNING, RunState.WAITING)
+    ended = [trial for trial in trials if trial.state not in unfinished]
+    if any(trial.perplexity is not None for trial in ended):
+        return
+    if len(ended) < min(_MOST_WITHOUT, search.trials):
         return
     raise InputError(
         f"none of {len(ended)} trials of {search.name} had a finite perplexity (the last: "
@@ -176,7 +177,7 @@ def plan_confirmation(
         name=search.space,
         title=f"{search.title}: the best trials again, with other seeds",
         base=search.base,
-        rows=tuple(Row(name=x, reported=Reported(), changes=found[x]) for x in found),
+        rows=tuple(Row(name=x, reported=Reported(), changes=y) for x, y in found.items()),
         measures=(*search.measures,),
     )
     plan = make_plan(table, as_it_is, table.rows, range(first, first + _CONFIRMING_SEEDS))

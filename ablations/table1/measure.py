@@ -71,8 +71,10 @@ def _measure(
 ) -> None:
     """Measure layers of these widths and lengths, saving each size when it is done."""
     if not found.sequential:
-        found.sequential = {x: [sequential_operations(x, n) for n in STEP_LENGTHS] for x in NAMES}
-        found.paths = {x: [path_length(x, n) for n in STEP_LENGTHS] for x in PATHS}
+        for name in NAMES:
+            found.sequential[name] = [sequential_operations(name, n) for n in STEP_LENGTHS]
+        for name in PATHS:
+            found.paths[name] = [path_length(name, n) for n in STEP_LENGTHS]
     if device.type == "cuda":
         # By default matmuls do not use TF32, but convolutions and LSTMs do.
         torch.backends.cudnn.allow_tf32 = False

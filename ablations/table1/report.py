@@ -82,7 +82,7 @@ def _results(found: Measurements) -> Grid:
     """The paper's table, with our measurements next to each of its columns."""
     paths = [paper.DILATED if name == paper.CONVOLUTION else name for name in NAMES]
     complexity, operations, path = "complexity", "sequential operations", "maximum path length"
-    names = [f"{x} *" if x in paper.NOT_IN_TABLE else x for x in NAMES]
+    names = [f"{name} *" if name in paper.NOT_IN_TABLE else name for name in NAMES]
     flops = [_powers(found, name, "flops") for name in NAMES]
     return Grid(
         [
@@ -152,9 +152,9 @@ def fit_exponent(costs: Mapping[tuple[int, int], float], of: int = 0) -> tuple[f
     if freedom < 1:
         return None
     # A column for the slope, and one for the intercept of each line.
-    design = np.array(
-        [[math.log(sizes[of]), *(sizes[1 - of] == each for each in others)] for sizes in costs]
-    )
+    slope = np.log([sizes[of] for sizes in costs])
+    intercepts = np.equal.outer([sizes[1 - of] for sizes in costs], others)
+    design = np.column_stack([slope, intercepts])
     logarithms = np.log(list(costs.values()))
     fitted = np.linalg.lstsq(design, logarithms)[0]
     variance = ((logarithms - design @ fitted) ** 2).sum() / freedom

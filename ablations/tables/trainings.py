@@ -34,10 +34,11 @@ def trainings_of(configs: Mapping[str, Config]) -> tuple[Training, ...]:
     rows: dict[Config, list[str]] = {}
     for name, config in configs.items():
         rows.setdefault(training_of(config), []).append(name)
-    return tuple(
-        Training(rows=tuple(names), checkpoints=max(needed_checkpoints(configs[x]) for x in names))
-        for names in rows.values()
-    )
+    trainings: list[Training] = []
+    for names in rows.values():
+        checkpoints = max(needed_checkpoints(configs[name]) for name in names)
+        trainings.append(Training(rows=tuple(names), checkpoints=checkpoints))
+    return tuple(trainings)
 
 
 def needed_checkpoints(config: Config) -> int:

@@ -144,13 +144,16 @@ def one(parameter: Hyperparameter, name: str = "mine") -> Space:
         (lambda: uniform("dropout", 0.3, 0.1), "dropout needs a range, not 0.3 to 0.1"),
         (lambda: uniform("dropout", 0, 0.1, log=True), "needs a range above 0, as it is log"),
         (lambda: choice("d_ff", 512), "d_ff needs two or more choices"),
-        (lambda: choice("d_ff", 512, 512), "none of them twice"),
+        (lambda: choice("d_ff", 512, 512), "all different"),
         (lambda: choice("d_ff", 512, 1024, sets=("width",)), "unknown setting 'width'"),
         (lambda: choice("d_ff", 512, "wide"), "d_ff is 'wide', but must be a whole number"),
         (lambda: uniform("warmup_steps", 1, 9), "warmup_steps is 1.0, but must be a whole number"),
         (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may have only"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' needs parameters"),
-        (lambda: one(choice("d_k", 32, 64, sets=("d_k",))), "'mine' needs .* none .* set twice"),
+        (
+            lambda: one(choice("d_k", 32, 64, sets=("d_k",))),
+            "'mine' needs parameters, each .* once",
+        ),
         (lambda: replace(SHAPE, budget=0.0), "'shape': budget is 0.0, but must be above 0"),
         (lambda: replace(SHAPE, budget=math.inf), "budget is inf, but must be above 0"),
         (
