@@ -41,7 +41,7 @@ def refuse_foreign(stem: Path) -> None:
     """Check that nothing but a run has the path of the run ``stem``."""
     if stem.parent.is_file():
         raise InputError(
-            f"{stem.parent} cannot be made, since there is a file of that name: remove the file"
+            f"{stem.parent} cannot be made, as a file is in its place: remove that file"
         )
     files = (CONFIG_FILE, ATTEMPT_FILE, RESULT_FILE, PRUNED_FILE)
     is_run = any((stem / name).exists() for name in files) and locate(stem) == stem

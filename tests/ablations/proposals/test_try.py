@@ -184,7 +184,7 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     assert ask()[1]["verdict"] == "better"
     adopt = "try Idea --adopt --scale quick --directory out"
     code, shown = call(f"{adopt} --json")
-    assert code == 2 and "has not finished all seeds from 11 to 20" in shown
+    assert code == 2 and "did not finish all seeds from 11 to 20" in shown
     assert len(Ledger(out).lines) == 1
     say(out, seeds_of("Idea", fresh, 11) | seeds_of("warm", GAIN, 11))
     code, found = ask(f"{adopt} --json")
@@ -326,7 +326,7 @@ def test_tables_that_hold_no_proposal_are_refused(
         ("try idea.py --minutes 0", "--minutes"),
         ("try idea.py --scale quick --directory other", "other has other runs (search.json)"),
         ("try 1 --adopt --scale quick --directory new", "new has no proposals: try one first"),
-        ("try 1 --adopt --minutes 3", "--minutes is for a proposal"),
+        ("try 1 --adopt --minutes 3", "--minutes is for trying a proposal"),
     ],
 )
 def test_refusals(arguments: str, said: str, idea: Path, call: Call) -> None:

@@ -132,7 +132,7 @@ def test_a_row_of_the_bases_training_has_the_spread_of_its_own_differences(
     assert dict(facts(table))["total training time"] == "9 min 14 s"
     curves = next(x for x in table_figures(table) if x.name == "curves")
     assert "deep" in str(curves.spec) and "beam-1" not in str(curves.spec)
-    assert f"counted once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
+    assert f"count once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
 
 
 def test_a_score_that_is_equal_by_construction_has_no_noise(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_line_per_common_seed_and_one_over_all(translated: Path) -> None:
     [
         ("base", "narow", None, "unknown row 'narow': did you mean 'narrow'?"),
         ("base", "base", None, "give two rows, and seeds that both have finished"),
-        ("base", "narrow", "1-3", "both have finished; these are: 1, 3$"),
+        ("base", "narrow", "1-3", "both have finished; those are: 1, 3$"),
         ("base", "narrow", "one", "--seeds holds 'one'"),
     ],
 )

@@ -376,7 +376,7 @@ def test_latex_has_differences_with_intervals_and_marks(reported: Callable[[str]
             excludes_0 = bool(ends) and float(ends[0]) * float(ends[1]) > 0
             # Where an end is rounded to 0, the table cannot say.
             assert rows[name][place].endswith("$^{*}$") == excludes_0 or "0.0" in ends
-    assert "the interval excludes 0" in "".join(lines)
+    assert "the confidence interval excludes 0" in "".join(lines)
 
 
 def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:
