@@ -239,7 +239,7 @@ def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> 
     fill(tmp_path, runs, table, {("base", 1): strange, ("base", 2): {"device": "d" * 100_000}})
     text = write_report(TableFolder(tmp_path))
     assert all(line.isprintable() and len(line) < 3_000 for line in text.split("\n"))
-    assert "different devices, so means say little: H200" in text
+    assert "different devices, so their means say little: H200" in text
     latex = (tmp_path / "table.tex").read_text("utf-8")
     assert (
         r"Signs\x1b]0;title\x07\x1b[2J\x00\x0d, scale tiny" in latex
