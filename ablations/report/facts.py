@@ -1,4 +1,4 @@
-"""The set-up of a table or a search, and its cost."""
+"""The set-up and the cost of a table or search."""
 
 from __future__ import annotations
 
