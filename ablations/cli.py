@@ -27,19 +27,19 @@ from transformer.variant import trust
 
 PROGRAM = Program(
     "ablations",
-    "Train a table of runs, and report it next to the paper's figures.",
+    "Train a table of runs, and report it beside the paper's numbers.",
     "run table3 --scale quick",
     "status runs/table3-quick --watch",
     "report runs/table3-quick",
 )
 command = PROGRAM.command
 
-TableName = Annotated[str, Parameter(help="a name that list prints, or a file like my_table.py")]
+TableName = Annotated[str, Parameter(help="a table that list prints, or a file like my_table.py")]
 Text = Annotated[
     str | None,
-    Parameter(help="files:FOLDER, text of your own [default: the corpus of the scale]"),
+    Parameter(help="your own text, as files:FOLDER [default: the scale's corpus]"),
 ]
-Directory = Annotated[Path, Parameter(help="of a table's or a search's runs")]
+Directory = Annotated[Path, Parameter(help="directory of a table or a search")]
 
 
 @command("list")
@@ -79,13 +79,13 @@ def plan(
 ) -> None:
     """Print what a table will cost: parameters, FLOPs, hours, disk.
 
-    The hours are estimated from the nominal peak of the --device, or from the runs that the
-    table's directory has, or else from a few steps that are measured on this machine.
+    The hours are estimated from the nominal peak of --device if you give it, else from the finished
+    runs in the table's directory, else from a few steps that are timed on this machine.
 
     Args:
-        device: a GPU that need not be here, such as H100 [default: what this machine has]
-        devices: GPUs, or cores [default: those of this machine, or of one run with --device]
-        json: one object, see ablations/costs/estimate.py
+        device: GPU to estimate for, such as H100; it need not be here [default: this machine's]
+        devices: number of GPUs or cores [default: those here, or those of one run with --device]
+        json: print one JSON object; ablations/costs/estimate.py explains its fields
     """
     from ablations.costs.estimate import describe_cost, plan_table
 
@@ -119,29 +119,31 @@ def run(
     shard: str = "1/1",
     options: Annotated[Options, FLAT] = Options(),
 ) -> int:
-    """Train the runs that a table lacks, then write and print its report.
+    """Train a table's missing runs, then write and print its report.
 
-    Interrupted and called again, it continues where it was. The report and the runs are in the
+    If it is interrupted, the same command continues from there. The runs and the report are in the
     table's directory; you can add seeds and rows later. table1 trains nothing: it measures layers,
-    and takes --directory, --device and --quick alone; without --quick it adds the other sizes.
+    and takes only --directory, --device and --quick; without --quick it adds the larger sizes.
 
     Args:
-        device: of table1 [default: a GPU if there is one]
-        quick: of table1, the sizes that take a minute
-        earlier: copy the finished runs of a directory that are equal to ones of this table, such as
-            those of a committed result [default: none]
-        again: such as base,A-h1: train these rows anew if they have changed since [default: none]
-        shard: as in 2/8, every eighth run from the second on, for the tasks of an array
+        device: for table1, the device to measure on [default: a GPU if there is one]
+        quick: for table1, measure only the sizes that take a minute
+        earlier: directory to copy finished runs from where they equal runs of this table, such as
+            a committed result [default: none]
+        again: rows to train again if they changed after they were trained, such as base,A-h1
+            [default: none]
+        shard: share of the runs for one task of a job array, such as 2/8: every eighth run from
+            the second on
     """
     if table == LAYERS_TABLE:
         given = replace(selection, directory=None), text, earlier, again, shard, options
         if given != (Selection(), None, None, None, "1/1", Options()):
-            raise InputError(f"{table} takes --directory, --device and --quick alone")
+            raise InputError(f"{table} takes only --directory, --device and --quick")
         from ablations.table1.measure import run_layers
 
         return run_layers(selection.directory, device, quick=quick)
     if device is not None or quick:
-        raise InputError("--device and --quick are for table1: others take the GPUs that there are")
+        raise InputError("--device and --quick are for table1: other tables use the GPUs they find")
     from ablations.run import run_table
 
     options = replace(options, shard=Shard.parse(shard))
@@ -165,13 +167,14 @@ def search(
 ) -> int:
     """Search a space of settings for the lowest perplexity, then write and print its report.
 
-    The perplexity is that of the validation set; poor trials are ended early. Interrupted and
-    called again, it continues where it was; with more trials it goes further.
+    The perplexity is that of the validation set; poor trials are ended early. If it is interrupted,
+    the same command continues from there; a larger --trials adds trials.
 
     Args:
-        space: a name that list prints, or a file like my_space.py
-        confirm: then train the K best and the base with three other seeds [default: none]
-        directory: of the runs [default: runs/SPACE-SCALE]
+        space: a search space that list prints, or a file like my_space.py
+        confirm: number of best trials to train again, with the base, on three other seeds
+            [default: none]
+        directory: directory for the trials [default: runs/SPACE-SCALE]
     """
     from ablations.run import run_search
 
@@ -197,23 +200,23 @@ def try_(
     workers: Annotated[int | None, AT_LEAST_ONE] = None,
     json: bool = False,
 ) -> int:
-    """Train a change and say whether it is better than Table 3's base: docs/try.md.
+    """Train a change and test whether it is better than Table 3's base; see docs/try.md.
 
-    The verdict is better, worse, no difference, or no verdict if it is not finished in time; then
-    the same command continues. A proposal that was tried before is not trained again: its verdict
-    is printed. Each one is a line of ledger.jsonl in the directory.
+    The verdict is better, worse or no difference. If time runs out first there is no verdict, and
+    the same command continues. A proposal that has a verdict is not trained again: the verdict is
+    printed. Each proposal is a line of ledger.jsonl in the directory.
 
     Exit codes: 0 with a verdict, 1 without, 2 for bad input, 130 or 143 if a signal stopped it.
 
     Args:
-        what: FILE.py:Class or module:Class, a model or a method; FILE.py with one of these, or with
-            a table of one row besides its base; with --adopt, the number or name of a proposal
+        what: a model or method, as FILE.py:Class or module:Class; or a FILE.py that has just one,
+            or a table with one row besides its base; with --adopt, a proposal's number or name
         scale: small takes about half an hour on two cores, quick three minutes
-        directory: of the proposals and their base [default: runs/try-SCALE]
-        adopt: train a proposal that is better on ten fresh seeds, and make it the base
-        minutes: of training, after which there is no verdict yet [default: 30, at quick 3]
-        workers: runs at a time [default: one for each GPU, or for each core if there is no GPU]
-        json: one object, see docs/try.md
+        directory: directory for the proposals and their base [default: runs/try-SCALE]
+        adopt: train a proposal that is better on ten new seeds, and make it the base
+        minutes: minutes of training before it ends without a verdict [default: 30, at quick 3]
+        workers: number of runs at a time [default: one per GPU, or one per core without a GPU]
+        json: print one JSON object; docs/try.md explains its fields
     """
     from ablations.proposals.command import carry_out
 
@@ -230,8 +233,8 @@ def status(
     """Print how far a table or a search is, where its runs are, and what failed.
 
     Args:
-        watch: show it again and again until all is done
-        json: one object, see ablations/status/status.py
+        watch: keep showing it until all runs have ended
+        json: print one JSON object; ablations/status/status.py explains its fields
     """
     trust(*variant)
     return show_status(directory, watch=watch, as_json=json)
@@ -246,13 +249,13 @@ def dashboard(
 ) -> int:
     """Show tables and searches live in a browser, until Ctrl-C.
 
-    Only this machine can reach it unless you name another address. It reads files and never writes
-    one; a driver does not notice it.
+    Only this machine can reach it unless you give another address. It only reads files, so it does
+    not disturb a run.
 
     Args:
-        directories: of a table or a search, or a folder of them [default: all in runs/]
-        port: or the next free one
-        host: 0.0.0.0 shows it to the network
+        directories: directories of tables or searches, or folders of them [default: all in runs/]
+        port: port to listen on; if it is in use, the next free one
+        host: address to listen on; 0.0.0.0 shows the page to the network
         open: open it in a browser
     """
     from ablations.dashboard.server import serve
@@ -273,16 +276,16 @@ def report(
     variant: Variants = (),
     open: bool = False,
 ) -> None:
-    """Write and print the report of a table, a search or measured layers, finished or not.
+    """Write and print the report of a table, a search or Table 1, finished or not.
 
-    It is one HTML file; the same as Markdown, its figures as SVG and PNG and, of a table, LaTeX
-    (table.tex) and CSV (results.csv) are next to it.
+    The report is one HTML file. Next to it are the same text as Markdown, its plots as SVG and PNG
+    and, for a table, LaTeX (table.tex) and CSV (results.csv).
 
     Args:
-        rows: such as base,A-h1: only these rows of a table [default: all]
+        rows: the only rows of a table to report, such as base,A-h1 [default: all]
         without: rows to leave out, such as one that diverged [default: none]
-        checklist: only print answers to reproducibility checklists, as Markdown
-        open: show it in a browser
+        checklist: print only the answers to reproducibility checklists, as Markdown
+        open: open it in a browser
     """
     trust(*variant)
     folder = open_folder(directory)
@@ -300,7 +303,7 @@ def _checklist(folder: TableFolder | SearchFolder | LayersFolder) -> str:
     from ablations.report import checklist
 
     if isinstance(folder, LayersFolder):
-        raise InputError(f"{folder.path} holds measured layers: --checklist is for trainings")
+        raise InputError(f"{folder.path} has measured layers: --checklist is for trained models")
     return checklist.checklist(folder)
 
 
@@ -337,13 +340,13 @@ def _write_report(folder: TableFolder | SearchFolder | LayersFolder) -> str:
 def compare(directory: Directory, first: str, second: str, /, *, seeds: str | None = None) -> None:
     """Test whether two rows of a table differ by more than chance.
 
-    BLEU on the validation set is compared: for each seed by sacreBLEU's approximate randomisation
-    of the lines, and over the seeds by the 95 % interval of their differences.
+    It compares BLEU on the validation set: for each seed by sacreBLEU's approximate randomisation
+    over lines, and over the seeds by the 95 % confidence interval of their differences.
 
     Args:
-        first: a row that report shows
-        second: another: the difference is its BLEU minus the first's
-        seeds: such as 1-3,7: only these [default: all that both rows have finished]
+        first: the first row, as report names it
+        second: the second row; the difference is its BLEU minus the first's
+        seeds: seeds to compare, such as 1-3,7 [default: all that both rows have finished]
     """
     from ablations.report.compare import compare_rows
 
@@ -362,16 +365,16 @@ def confirm(
     variant: Variants = (),
     options: Annotated[Options, FLAT] = Options(),
 ) -> int:
-    """Train a row of a finished table again, and compare it with the runs that are there.
+    """Train a row of a finished table again, and compare the new runs with the table's.
 
-    Printed is the difference in each score with its 95 % interval, by the spread of the table's
-    runs, and the least difference that so many seeds would have shown. A seed that is there too is
-    compared digit by digit.
+    For each score it prints the difference with its 95 % confidence interval, from the spread of
+    the table's runs, and the smallest difference that this many seeds would show. If the table has
+    one of the seeds too, both runs are compared digit by digit.
 
     Args:
-        row: a row that report shows
-        seeds: such as 11-13, best other ones than those of the table
-        into: directory of the new runs [default: runs/confirm-TABLE-SCALE]
+        row: the row to train, as report names it
+        seeds: seeds to train, such as 11-13; best those that the table does not have
+        into: directory for the new runs [default: runs/confirm-TABLE-SCALE]
     """
     from ablations.run import run_confirmation
 
@@ -381,15 +384,15 @@ def confirm(
 
 @command("wandb runs/table3-small --entity my-team")
 def wandb(directory: Directory, /, *, entity: str | None = None, project: str | None = None) -> int:
-    """Push what was tracked offline to W&B, with a workspace to look at it.
+    """Push runs that were tracked offline to W&B, and make a workspace that shows them.
 
-    The runs of a table or a search, then the table and its figures, then a saved view of them and
-    of curves, whose address is printed. What was pushed before is skipped. Needs an account:
-    run wandb login, or set WANDB_API_KEY.
+    It pushes the runs, then the table with its plots, then saves a view of results and curves and
+    prints its address. What was pushed before is skipped. You need an account: run wandb login, or
+    set WANDB_API_KEY.
 
     Args:
-        entity: user or team [default: WANDB_ENTITY, or the account's]
-        project: its project [default: WANDB_PROJECT, or ours]
+        entity: W&B user or team [default: WANDB_ENTITY, or the account's]
+        project: W&B project [default: WANDB_PROJECT, or ours]
     """
     from ablations.tracking.push import push
 
@@ -398,21 +401,21 @@ def wandb(directory: Directory, /, *, entity: str | None = None, project: str | 
 
 @command("verify results/table3-small")
 def verify(directory: Directory, /) -> None:
-    """Check every file of the finished runs of a table or a search against its sha256."""
+    """Check every file of a table's or a search's finished runs against its sha256."""
     print_checks(str(directory), open_runs(directory).verify())
 
 
 @command("collect runs/table3-small --into results/table3-small")
 def collect(directory: Directory, /, *, into: Path) -> None:
-    """Add what has ended of a table or a search to a directory of results, and write its report.
+    """Add a table's or a search's ended runs to a directory of results, and write its report.
 
     There each run is a line of runs.jsonl: its settings, result, validation curve and samples, and
     the sha256 of each of its files. Training curves and translations are in one archive next to it;
-    checkpoints and logs are left out. Other runs of the same table or search may be there already:
-    those are kept. All commands read such a directory, and run --from continues it elsewhere.
+    checkpoints and logs are left out. Other runs of the same table or search that are there already
+    are kept. All commands read such a directory, and run --from continues it in another one.
 
     Args:
-        into: directory to add them to, made if missing
+        into: directory to add the runs to; it is made if it is missing
     """
     folder = open_folder(directory)
     added = folder.collect(into)

@@ -1,4 +1,4 @@
-"""Write runs that ended as lines of ``runs.jsonl``."""
+"""Write ended runs as lines of ``runs.jsonl``."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from transformer.errors import InputError
 from transformer.files import locked, read_bytes, read_json, to_json, write_atomically
 
 _NO_ARCHIVE = "0" * 64  # until it is written
-_MOST_BYTES = 500_000_000  # of one file of a run
+_MOST_BYTES = 500_000_000  # of a run's file
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A run as a line, its ``data.json``, and the files that neither of them has."""
+    """A run's line, its ``data.json``, and the files that neither of them contains."""
 
     line: Line
     data: bytes
@@ -45,22 +45,26 @@ class _Packed:
 
 
 def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
-    """Add the ``runs``, by their names, to the collection in the folder ``target``.
+    """Add ``runs``, by name, to the collection in the folder ``target``.
 
-    A line of the same name with other files is kept under another name. A kill at any moment leaves
-    the collection as it was, or with the runs.
+    If a line of the same name has other files, it is kept under another name. After a kill at any
+    moment the collection has either none of the new runs or all.
 
     Returns:
-        The names of those that it did not have.
+        The names of the runs that it did not have.
     """
     if not runs:
         return []
     with locked(target / LOCK_FILE):
         lines = Collection(target).lines
         packed = {name: _pack(name, run) for name, run in runs.items()}
-        new = [x for x in packed if x not in lines or lines[x].files != packed[x].line.files]
+        new = [
+            name
+            for name, run in packed.items()
+            if name not in lines or lines[name].files != run.line.files
+        ]
         if new:
-            replaced = {x: replaced_name(x, lines) for x in new if x in lines}
+            replaced = {name: replaced_name(name, lines) for name in new if name in lines}
             kept = _renamed(target, replaced)
             _write(target, kept | {name: packed[name] for name in new})
         return new
@@ -72,7 +76,7 @@ def rename_runs(target: Path, names: Mapping[str, str]) -> None:
 
 
 def _renamed(target: Path, names: Mapping[str, str]) -> dict[str, _Packed]:
-    """All runs of a collection, some under other ``names``."""
+    """All runs of a collection, some of them renamed by ``names`` (old: new)."""
     there = Collection(target)
     new = {names.get(name, name): there.run(name) for name in there.lines}
     return {name: _pack(name, run) for name, run in new.items()}
@@ -88,7 +92,7 @@ def _pack(name: str, run: Run) -> _Packed:
     fields: dict[str, Any] = {}
     for key, file in IN_LINE.items():
         if file in contents:
-            with suppress(InputError):  # as damaged samples, which the archive has as they are
+            with suppress(InputError):  # such as damaged samples; the archive has them as they are
                 fields[key] = read_json(run.files / file)
     line = Line(
         name=name,
@@ -105,7 +109,7 @@ def _pack(name: str, run: Run) -> _Packed:
 
 
 def _write(target: Path, runs: Mapping[str, _Packed]) -> None:
-    """Write the new archive, then the lines that name it, and remove the old archive last."""
+    """Write the new archive, then the lines that name it, and at last remove the old archive."""
     packed = [runs[name] for name in sorted(runs)]
     archive = _to_archive(packed)
     digest = hashlib.sha256(archive).hexdigest()
@@ -122,8 +126,8 @@ def _write(target: Path, runs: Mapping[str, _Packed]) -> None:
 
 
 def _to_archive(packed: Sequence[_Packed]) -> bytes:
-    """The archive of the runs' other files, the same at each call; files of one name are next to
-    each other, as they are alike.
+    """The archive of the runs' other files, byte for byte the same at each call. Files of the same
+    name are next to each other, since similar files compress well together.
     """
     members = {
         (file, run.line.name): content for run in packed for file, content in run.others.items()

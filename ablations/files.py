@@ -20,22 +20,22 @@ STEP_TIMES_FILE = "step-times.json"
 FIGURES = "figures"
 CONFIRM = "confirm"  # the table in a search's directory that trains its best trials again
 TUNING = "tuning"  # the table in a tuned table's directory that tries its learning rates
-REPLACED = "replaced"  # the runs of a table that were trained anew since, as they were
+REPLACED = "replaced"  # a table's old runs, kept when they are trained again
 STUDY_FILE = "study.log"  # Optuna's journal of the trials, which optuna-dashboard reads
 _FOLDERS = (FIGURES, REPLACED, TUNING, "wandb")
-SHOWN = 200  # letters of a wrong name
+SHOWN = 200  # characters of a wrong name
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def check_free(directory: Path, own: str) -> None:
-    """Check that ``directory`` has no runs of another kind than those with the file ``own``."""
+    """Check that ``directory`` holds no other kind of runs than those whose file is ``own``."""
     for file in (CONFIG_FILE, LAYERS_FILE, PLAN_FILE, SEARCH_FILE):
         if file != own and (directory / file).exists():
             raise InputError(f"{directory} has other runs ({file}): choose another directory")
 
 
 def check_name(kind: str, name: str) -> None:
-    """Check that a name can be a folder's, and is not that of a file or folder of a table."""
+    """Check that a folder may have this name, and that no file or folder of a table does."""
     is_taken = name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha()
     if is_taken or not _FOLDER.fullmatch(name):
         raise InputError(
@@ -45,8 +45,8 @@ def check_name(kind: str, name: str) -> None:
 
 
 def replaced_name(name: str, taken: Iterable[str]) -> str:
-    """The name of a run that is trained anew: ``replaced/base/seed-1.2`` if ``…seed-1.1`` is
-    ``taken``.
+    """The new name of an old run that is trained again: ``replaced/base/seed-1.2`` if ``…seed-1.1``
+    is ``taken``.
     """
     names = {*taken}
     count = 1

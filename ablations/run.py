@@ -26,13 +26,13 @@ from ablations.runs.lock import Shard, lock_runs
 from ablations.runs.options import Options
 from ablations.runs.own_scores import score_finished_runs
 from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
-from ablations.runs.search_cells import SearchCells, check_feasible
-from ablations.runs.study import Cells
+from ablations.runs.search_runs import SearchRuns, check_feasible
+from ablations.runs.study import PlannedRuns
 from ablations.runs.supervise import LocalExecutor
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.search.search import SearchOptions, claim_search, make_search, settle_search
 from ablations.search.space import load_space
-from ablations.search.trials import plan_confirmation, refuse_hopeless
+from ablations.search.trials import check_any_finite, plan_confirmation
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.find import Selection, load_table, parse_seeds, scale_on, select_rows
@@ -63,12 +63,12 @@ def run_table(
     options: Options,
     text: str | None = None,
 ) -> int:
-    """Train what the table lacks and report it; the exit code.
+    """Train a table's missing runs and report them; return the exit code.
 
     Args:
-        earlier: the directory whose finished runs to take
-        again: rows whose stale runs are trained anew, such as ``base,A-h1``
-        text: ``files:FOLDER`` to train on
+        earlier: the directory to take finished runs from
+        again: rows whose stale runs are trained again, such as ``base,A-h1``
+        text: the user's own text to train on, as ``files:FOLDER``
     """
     declared = load_table(table)
     scale = scale_on(declared, selection.scale, text)
@@ -86,10 +86,10 @@ def run_table(
 def _run_tuned(
     plan: Plan, root: Path, earlier: Path | None, again: Sequence[str], options: Options
 ) -> int:
-    """Try the learning rates of a tuned table, then train its rows at those chosen."""
+    """Try the learning rates of a tuned table, then train each row at the one chosen for it."""
     tuning = within(root, TUNING)
     is_tuned = earlier is not None and (earlier / TUNING / PLAN_FILE).exists()
-    # A table that is not tuned has the runs at a factor of 1.
+    # The runs of a table that is not tuned serve as those at a factor of 1.
     tried = earlier / TUNING if earlier is not None and is_tuned else earlier
     code, more = 0, set[str]()
     while True:
@@ -105,7 +105,7 @@ def _run_tuned(
     for line in described(chosen):
         say(line)
     if waiting := [row.name for row in plan.rows if row.seeds and row.name not in chosen]:
-        say(f"not run, as not all of their learning rates were: {', '.join(waiting)}")
+        say(f"not trained yet, as their learning rates were not all tried: {', '.join(waiting)}")
         code = max(code, 1)
     final = tuned_plan(plan, root)
     if not final.cells:
@@ -123,12 +123,12 @@ def _run_plan(
     *,
     all_seeds: bool = True,
 ) -> int:
-    """Train what a plan lacks and report it; the exit code.
+    """Train a plan's missing runs and report them; return the exit code.
 
     Args:
-        earlier: the directory whose finished runs to take
-        rows: whose stale runs are trained anew
-        all_seeds: of the earlier runs, not those of the plan alone
+        earlier: the directory to take finished runs from
+        rows: the rows whose stale runs are trained again
+        all_seeds: also take earlier runs with seeds that the plan does not have
     """
     names = {str(cell) for cell in plan.cells}
     settled, runs = settle_plan(root, plan, options.precision, options.threads), None
@@ -139,35 +139,35 @@ def _run_plan(
         settled = settle_plan(root, plan)
         runs = Earlier(earlier, settled, all_seeds=all_seeds)
         plan = runs.add_seeds(plan)
-    # These may refuse it, before a directory is made.
+    # This may raise an error, so it comes before a directory is made.
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
-        # Settled again, as another shard may have been first, on another kind of machine.
+        # Settled again: another shard may have been first, on another kind of machine.
         claim_plan(root, plan, options.precision, options.threads)
         _reuse(root, rows, runs)
-        cells = TableCells(root)
-        ended = [run for run in cells.folder.look() if run.has_ended]
-        for text in warnings_of(cells.plan, [x.result.device for x in ended if x.result]):
+        planned = TableRuns(root)
+        ended = [run for run in planned.folder.look() if run.has_ended]
+        for text in warnings_of(planned.plan, [x.result.device for x in ended if x.result]):
             say(f"warning: {text}")
-        in_order = [name for name in cells.names if name in names or name.split("/")[0] in rows]
-        ours = list(_of_shard(cells, in_order, options.shard))
-        if scored := score_finished_runs(cells.folder, ours):
+        in_order = [name for name in planned.names if name in names or name.split("/")[0] in rows]
+        ours = list(_of_shard(planned, in_order, options.shard))
+        if scored := score_finished_runs(planned.folder, ours):
             print(f"{counted(scored, 'finished run')} scored by the table's own measures")
-        code = _carry_out(cells, in_order, executor, options, _report_table)
-    if options.log == "wandb" and len(cells.folder.left) != len(cells.names) - len(ended):
+        code = _carry_out(planned, in_order, executor, options, _report_table)
+    if options.log == "wandb" and len(planned.folder.left) != len(planned.names) - len(ended):
         track_table_run(root)
     return code
 
 
 def _reuse(root: Path, again: Sequence[str], earlier: Earlier | None) -> None:
-    """Take the runs that are there already, and set aside those that are trained ``again``."""
+    """Take the runs that exist already, and set aside those of the rows to train ``again``."""
     if renamed := take_renamed(root):
         say(f"{counted(renamed, 'run')} taken from rows that have been renamed")
     if earlier is not None:
         say(f"{counted(len(earlier.copy(root)), 'finished run')} taken from {earlier.path}")
     if again:
         aside = set_aside_stale(root, again)
-        say(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained anew")
+        say(f"{counted(len(aside), 'stale run')} moved to {root / REPLACED}, to be trained again")
 
 
 def run_search(
@@ -179,10 +179,10 @@ def run_search(
     options: Options,
     text: str | None = None,
 ) -> int:
-    """Carry out the trials that a search lacks and report it; the exit code.
+    """Carry out a search's missing trials and report it; return the exit code.
 
     Args:
-        text: ``files:FOLDER`` to train on
+        text: the user's own text to train on, as ``files:FOLDER``
         confirm: how many of the best trials to train again with other seeds, next to the base
     """
     declared = load_space(space)
@@ -201,15 +201,15 @@ def run_search(
     with lock_runs(root, options.shard):
         claim_search(root, search)
         say(search.describe_rungs())
-        cells = SearchCells(root)
-        code = _carry_out(cells, cells.names, executor, options, _report_search)
-        trials = cells.folder.trials()
-        refuse_hopeless(search, trials)
+        planned = SearchRuns(root)
+        code = _carry_out(planned, planned.names, executor, options, _report_search)
+        trials = planned.folder.trials()
+        check_any_finite(search, trials)
         if confirm is None or code > 1:
             return code
         confirming = within(root, CONFIRM)
         claim_plan(confirming, plan_confirmation(search, trials, confirm, root))
-        again, executor = TableCells(confirming), find_executor(options, search.base)
+        again, executor = TableRuns(confirming), find_executor(options, search.base)
         code = max(code, _carry_out(again, again.names, executor, options, _report_table))
         print_page(_report_search(root), root)
         return code
@@ -218,11 +218,11 @@ def run_search(
 def run_confirmation(
     committed: Path, row: str, seeds: str, into: Path | None, options: Options
 ) -> int:
-    """Train a row of committed results again, and say how it differs; the exit code.
+    """Train a row of committed results again, and say how it differs; return the exit code.
 
     Args:
-        seeds: such as 11-13
-        into: the directory of the new runs
+        seeds: the seeds to train, such as 11-13
+        into: the directory for the new runs
     """
     if not committed.exists():
         raise InputError(
@@ -245,18 +245,18 @@ def run_confirmation(
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
         claim_plan(root, plan, options.precision, options.threads)
-        code = _carry_out(TableCells(root), names, executor, options, _report_table)
+        code = _carry_out(TableRuns(root), names, executor, options, _report_table)
     say(*describe_confirmation(there, TableFolder(root), row))
     return code
 
 
 def _with_compile(base: Config, options: Options) -> Config:
-    """``base`` with what the options say of torch.compile, if they do."""
+    """``base``, with --compile or --no-compile if either was given."""
     return base if options.compile is None else override(base, compile=options.compile)
 
 
 def _report_table(root: Path) -> str:
-    refresh_plan(root)  # so that others see what this report says of classes edited meanwhile
+    refresh_plan(root)  # records edited classes as this report shows them
     return write_report(TableFolder(root))
 
 
@@ -265,92 +265,94 @@ def _report_search(root: Path) -> str:
 
 
 def _carry_out(
-    cells: Cells,
+    planned: PlannedRuns,
     names: Iterable[str],
     executor: Executor,
     options: Options,
     report: Callable[[Path], str],
 ) -> int:
-    """Carry out the runs among ``names`` that are left, and write and print the ``report``.
+    """Carry out the unfinished runs among ``names``, and write and print the ``report``.
 
     Returns:
-        The exit code: 1 if some runs are given up, 128 plus the signal that ended it.
+        The exit code: 1 if some runs were given up, 128 plus the signal that ended it.
     """
     try:
-        received, given_up = train(cells, names, executor, options)
+        received, given_up = train(planned, names, executor, options)
     finally:
-        text = report(cells.root)
-    print_page(text, cells.root)
+        text = report(planned.root)
+    print_page(text, planned.root)
     if received is not None:
         say("stopped; the same command continues from here")
         return 128 + received
     if given_up:
         say(
-            f"{len(given_up)} given up: the same command trains a row anew once it is mended; with "
-            "--retry-failed it tries them as they are"
+            f"{len(given_up)} given up: once a row is fixed, the same command trains it again; "
+            "--retry-failed tries them as they are"
         )
     return 1 if given_up else 0
 
 
 def train(
-    cells: Cells,
+    planned: PlannedRuns,
     names: Iterable[str],
     executor: Executor,
     options: Options,
     *,
     deadline: float = math.inf,
 ) -> tuple[signal.Signals | None, list[str]]:
-    """Carry out the runs among ``names`` that are left, and show how far they are.
+    """Carry out the unfinished runs among ``names``, and show their progress.
 
     Args:
-        deadline: by time.monotonic(): then they end after a checkpoint
+        deadline: when the runs end after a checkpoint, by time.monotonic()
 
     Returns:
-        The signal that ended it early, if one did, and the runs that are given up.
+        The signal that ended it early, if one did, and the runs that were given up.
     """
-    names = list(_of_shard(cells, names, options.shard))
+    names = list(_of_shard(planned, names, options.shard))
     if options.retry_failed:
         for name in names:
-            clear_failures(cells.root / name)
-    runs = {run.name: run for run in cells.folder.look()}
+            clear_failures(planned.root / name)
+    runs = {run.name: run for run in planned.folder.look()}
     left = [name for name in names if not runs[name].has_ended]
     given_up = [name for name in left if runs[name].is_given_up]
-    console = Console(highlight=False, file=sys.stdout)  # also if that is replaced later
-    view, status = View(console), DirectoryReader(cells.root)
+    console = Console(highlight=False, file=sys.stdout)  # this one, even if it is redirected later
+    view, status = View(console), DirectoryReader(planned.root)
 
     def show() -> None:
-        with suppress(InputError):  # an unreadable file is no reason to stop a training
+        with suppress(InputError):  # an unreadable file must not stop a training
             view.update(status.read)
 
     for text in stale_rows(runs.values()):
         say(f"warning: {text}")
     at_a_time = min(len(executor.places()), max(1, len(left)))
     stale = sum(runs[name].state == RunState.STALE for name in names)
-    done = f"{len(names) - len(left) - stale} of {len(names)} done before"
-    say(f"{cells.title} in {cells.root}: {done}, {at_a_time} at a time on {executor.where}")
+    done = f"{len(names) - len(left) - stale} of {len(names)} already done"
+    say(f"{planned.title} in {planned.root}: {done}, {at_a_time} at a time on {executor.where}")
     waiting = [name for name in left if name not in given_up]
-    driver = Driver(cells, executor, waiting, options, deadline=deadline, note=view.note, show=show)
+    driver = Driver(
+        planned, executor, waiting, options, deadline=deadline, note=view.note, show=show
+    )
     with view:
         received = driver.run()
     return received, [*given_up, *driver.given_up]
 
 
-def _of_shard(cells: Cells, names: Iterable[str], shard: Shard) -> Iterator[str]:
-    """The runs of a shard: those of one training are never divided."""
+def _of_shard(planned: PlannedRuns, names: Iterable[str], shard: Shard) -> Iterator[str]:
+    """The runs of a shard; runs that share a training are always in the same one."""
     groups: dict[frozenset[str], list[str]] = {}
     for name in names:
-        groups.setdefault(frozenset({name, *cells.shares(name)}), []).append(name)
+        groups.setdefault(frozenset({name, *planned.shares(name)}), []).append(name)
     for group in list(groups.values())[shard.number - 1 :: shard.count]:
         yield from group
 
 
 def find_executor(options: Options, base: Config) -> Executor:
-    """Where runs like the ``base`` are carried out; refused if there is no room for one."""
+    """Where runs like ``base`` are carried out; an InputError if there is no room for one."""
     check_parts(options.accumulate, options.devices_per_trial, base.data.tokens_per_batch)
     threads = base.training.threads or 1
     if options.ray is None:
         return LocalExecutor(options.here(threads))
     require("ray", extra="ray")
-    from ablations.runs.on_ray import RayExecutor  # it imports ray, an extra
+    from ablations.runs.on_ray import RayExecutor  # imports ray, an optional dependency
 
     return RayExecutor(options.ray, options, threads)

@@ -16,7 +16,7 @@ from ablations.runs.driver import Driver
 from ablations.runs.options import Options
 from ablations.runs.process import Place
 from ablations.runs.supervise import LocalExecutor
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.status.status import DirectoryReader
 from ablations.tables.plan import claim_plan, make_plan, settle_plan
 from ablations.tables.scales import QUICK
@@ -52,7 +52,7 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
         root = Path(folder)
         seeds = range(1, max(1, runs // len(TABLE3.rows)) + 1)
         claim_plan(root, settle_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32"))
-        cells, began = TableCells(root), time.monotonic()
+        planned, began = TableRuns(root), time.monotonic()
         earlier = TableFolder(_RESULTS / "table3-quick").read("base/seed-1")
         executor = LocalExecutor(
             [Place(number) for number in range(places)],
@@ -68,13 +68,13 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
                 reader.read()
                 shown_at = time.monotonic()
 
-        driver = Driver(cells, executor, cells.names, Options(), note=lambda _: None, show=show)
+        driver = Driver(planned, executor, planned.names, Options(), note=lambda _: None, show=show)
         own = time.thread_time()
         driver.run()
-        spent = 1000 * (time.thread_time() - own) / len(cells.names)
+        spent = 1000 * (time.thread_time() - own) / len(planned.names)
         took = time.monotonic() - began
         print(
-            f"{len(cells.names):,} runs at {places} places in {took:.0f} s: {spent:.1f} ms of "
+            f"{len(planned.names):,} runs at {places} places in {took:.0f} s: {spent:.1f} ms of "
             f"processor time a run in the driver, {_resident():.0f} MiB at the end"
         )
         began = time.monotonic()

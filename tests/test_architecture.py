@@ -174,7 +174,7 @@ ALLOWED = {
     "ablations.runs": _above("files tables search collect folder"),
     # Shown.
     "ablations.costs": _above("files tables folder runs.options runs.shared"),
-    "ablations.report": _above("files figures tables search folder runs.search_cells"),
+    "ablations.report": _above("files figures tables search folder runs.search_runs"),
     "ablations.table1": _above("files tables folder report"),
     "ablations.status": _above("tables folder costs runs.lock"),
     "ablations.tracking": _above("files folder report"),
@@ -201,8 +201,8 @@ DOORS = {
     "wandb_workspaces": {"ablations.tracking.workspace"},
     "optuna": {
         "ablations.runs.study",
-        "ablations.runs.table_cells",
-        "ablations.runs.search_cells",
+        "ablations.runs.table_runs",
+        "ablations.runs.search_runs",
     },
     "ray": {"ablations.runs.on_ray"},
     "cyclopts": {

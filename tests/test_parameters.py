@@ -166,7 +166,7 @@ def test_an_option_that_cannot_be_read_is_refused(
 
 
 def test_options_need_their_class(mine: Path) -> None:
-    with pytest.raises(InputError, match="row 'x': method_options are those of a method: give the"):
+    with pytest.raises(InputError, match="row 'x': method_options belong to a method: give the"):
         row("x", model=f"{mine}:Sink", method_options={"rate": 1.0})
     with pytest.raises(InputError, match=r"GeluTransformer has no option init: write it as"):
         row("x", model="transformer.variants.layers:GeluTransformer", options={"init": 1.0})

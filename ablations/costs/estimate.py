@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,9 +39,10 @@ _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCost:
-    """The cost of one run of a row, in seconds of each of its devices; ``left`` have no result. A
-    row that shares the training of one before it costs no FLOPs and no disk. ``disk_bytes`` are the
-    weights that stay, and ``checkpoint_bytes`` what a run needs while it is trained.
+    """The cost of one run of a row; ``left`` of its runs have no result.
+
+    A row that shares the training of one before it costs no FLOPs and no disk. ``disk_bytes`` are
+    the weights that stay, and ``checkpoint_bytes`` what a run needs while it is trained.
     """
 
     name: str
@@ -57,14 +59,13 @@ class RowCost:
 class TableCost:
     """The cost of a table with ``at_once`` runs at a time; ``plan --json`` prints these fields.
 
-    ``settings`` are the scale's in words; ``basis`` says how the speed of the ``device`` is known.
-    ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
+    ``settings`` are the scale's in words; ``basis`` says what the speed of the ``device`` is based
+    on. ``seconds`` are wall-clock time until the last run ends, ``seconds_left`` those for the
     ``runs_left`` without a result, and ``device_seconds`` the sum over the ``devices``.
     ``disk_bytes`` are the weights of all runs, ``peak_disk_bytes`` the most that is needed while
     runs are in progress, and ``checkpoint_bytes`` the whole checkpoints of all runs, which
-    ``--keep-checkpoints`` keeps.
-    ``tuning`` is what it costs to choose the learning rates of a tuned table, which is not in these
-    figures.
+    ``--keep-checkpoints`` keeps. ``tuning`` is what it costs to choose the learning rates of a
+    tuned table, which the other numbers do not include.
     """
 
     table: str
@@ -90,18 +91,22 @@ class TableCost:
     tuning: TableCost | None = None
 
 
-def _places_here(threads: int | None, places: Places) -> tuple[int, int]:
-    """The devices of this machine that runs would take, and how many runs at once."""
-    here = places.here(threads)
-    gpus = {gpu for place in here for gpu in place.devices}
-    return len(gpus) or min(count_cores(), len(here) * places.devices_per_trial), len(here)
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    """``count`` devices, on which ``at_once`` runs of ``ranks`` processes are trained at a time."""
 
+    count: int
+    ranks: int
+    at_once: int
 
-def _places_on(devices: int | None, places: Places) -> tuple[int, int]:
-    """The same on so many devices, by default those of one run."""
-    ranks = places.devices_per_trial
-    count = devices or ranks
-    return count, places.workers or count // ranks * places.trials_per_device
+    @property
+    def runs_on_each(self) -> float:
+        """How many runs share a device, 1 if they do not."""
+        return max(1.0, self.at_once * self.ranks / self.count)
+
+    def of_run(self, speed: Speed) -> float:
+        """The devices of one run; the times of finished runs already include what they shared."""
+        return self.ranks if speed.as_ran else self.ranks / self.runs_on_each
 
 
 def plan_table(
@@ -113,10 +118,10 @@ def plan_table(
     places: Places,
     text: str | None = None,
 ) -> TableCost:
-    """Estimate a table on ``devices``, or on this machine as ``run`` would divide it up.
+    """Estimate a table on ``devices``, or on this machine as ``run`` would use it.
 
     Args:
-        text: ``files:FOLDER`` to train on
+        text: the user's own text to train on, as ``files:FOLDER``
     """
     declared = load_table(table)
     scale = scale_on(declared, selection.scale, text)
@@ -130,7 +135,7 @@ def plan_table(
         return estimate(plan, root)
     tuning = estimate(plan_candidates(plan), root / TUNING)
     tuned, seeds = tuned_plan(plan, root), {row.name: row.seeds for row in plan.rows}
-    # Rows that are not tuned yet will cost as much.
+    # Rows whose learning rate is not chosen yet will cost the same.
     rows = tuple(replace(row, seeds=seeds[row.name]) for row in tuned.rows)
     return replace(estimate(replace(tuned, rows=rows), root), tuning=tuning)
 
@@ -144,68 +149,106 @@ def _estimate(
     places: Places,
 ) -> TableCost:
     """Estimate one plan, whose runs are in ``root``."""
+    used = _find_devices(plan, device, devices, places)
+    folder = open_planned(plan, root)
+    runs = [] if folder is None else folder.look()
+    configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
+    seeds = tuple(sorted({seed for row in plan.rows for seed in row.seeds}))
+    finished = [run for run in runs if run.has_ended and run.result]
+    speed = _find_speed(device, finished, folder, configs)
+    work = _find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
+    warnings = (
+        *warnings_of(plan, speed.devices),
+        *stale_rows(runs),
+        *source_warnings(runs),
+        *work.warnings,
+    )
+    rows = _cost_rows(configs, speed, used.of_run(speed), work)
+    left = _seconds_left(configs, speed, used.of_run(speed), work)
+    each = [row.seconds for row in rows] * len(seeds)
+    disk_bytes = len(seeds) * sum(row.disk_bytes for row in rows)
+    return TableCost(
+        table=plan.title,
+        scale=plan.scale,
+        corpus=plan.base.data.corpus.name,
+        settings=settings,
+        warnings=warnings,
+        seeds=seeds,
+        device=speed.device,
+        devices=used.count,
+        at_once=used.at_once,
+        basis=speed.basis,
+        rows=rows,
+        runs=len(each),
+        flops=len(seeds) * sum(row.flops for row in rows),
+        seconds=until_the_last([], each, used.at_once),
+        device_seconds=sum(each) * used.ranks / used.runs_on_each,
+        disk_bytes=disk_bytes,
+        peak_disk_bytes=disk_bytes + _removed_bytes(rows, len(seeds), used.at_once),
+        checkpoint_bytes=len(seeds) * sum(row.checkpoint_bytes for row in rows),
+        runs_left=len(left),
+        seconds_left=until_the_last([], left, used.at_once),
+    )
+
+
+def _find_devices(plan: Plan, device: str | None, devices: int | None, places: Places) -> _Devices:
+    """The devices for a plan's runs: those of this machine unless a device or a number is given."""
     ranks = places.devices_per_trial
     if devices is not None and ranks > devices:
         raise InputError(
             f"--devices-per-trial is {ranks}, but --devices is {devices}: raise --devices, or "
             "lower --devices-per-trial"
         )
-    seeds = tuple(sorted({seed for row in plan.rows for seed in row.seeds}))
-    folder = open_planned(plan, root)
-    runs = [] if folder is None else folder.look()
-    finished = [run for run in runs if run.has_ended and run.result]
-    configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
-    speed = _find_speed(device, finished, folder, configs)
     if device is None and devices is None:
-        count, at_once = _places_here(plan.base.training.threads, places)
+        here = places.here(plan.base.training.threads)
+        gpus = {gpu for place in here for gpu in place.devices}
+        count, at_once = len(gpus) or min(count_cores(), len(here) * ranks), len(here)
     else:
-        count, at_once = _places_on(devices, places)
-    at_once = min(len(plan.cells), at_once)
-    sharing = max(1.0, at_once * ranks / count)
-    # The times of finished runs have what they shared a device with.
-    used = ranks if speed.as_ran else ranks / sharing
-    work = _find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
-    kept = {x.rows[0]: x.checkpoints for x in trainings_of(configs)}
-    rows: list[RowCost] = []
-    left: list[float] = []
-    for row, config in configs.items():
-        missing = [name for name in (str(Cell(row, seed)) for seed in seeds) if name in work.left]
-        cost = _cost_of_row(row, config, speed, used, left=len(missing), kept=kept.get(row, 0))
-        rows.append(cost)
-        alone = speed.seconds(config, used)
-        left += [alone if name in work.trained else SCORING_SECONDS for name in missing]
-    each = [row.seconds for row in rows] * len(seeds)
-    removed = sorted(row.checkpoint_bytes - row.disk_bytes for row in [*rows] * len(seeds))
-    disk_bytes = len(seeds) * sum(row.disk_bytes for row in rows)
-    warnings = (*warnings_of(plan, speed.devices), *stale_rows(runs), *source_warnings(runs))
-    return TableCost(
-        table=plan.title,
-        scale=plan.scale,
-        corpus=plan.base.data.corpus.name,
-        settings=settings,
-        warnings=(*warnings, *work.warnings),
-        seeds=seeds,
-        device=speed.device,
-        devices=count,
-        at_once=at_once,
-        basis=speed.basis,
-        rows=tuple(rows),
-        runs=len(each),
-        flops=len(seeds) * sum(row.flops for row in rows),
-        seconds=until_the_last([], each, at_once),
-        device_seconds=sum(each) * ranks / sharing,
-        disk_bytes=disk_bytes,
-        peak_disk_bytes=disk_bytes + sum(removed[-at_once:]),
-        checkpoint_bytes=len(seeds) * sum(row.checkpoint_bytes for row in rows),
-        runs_left=len(left),
-        seconds_left=until_the_last([], left, at_once),
+        count = devices or ranks  # by default those of one run
+        at_once = places.workers or count // ranks * places.trials_per_device
+    return _Devices(count, ranks, min(len(plan.cells), at_once))
+
+
+def _cost_rows(
+    configs: Mapping[str, Config], speed: Speed, devices: float, work: _Left
+) -> tuple[RowCost, ...]:
+    """The cost of each row on so many ``devices`` for each of its runs."""
+    kept = {each.rows[0]: each.checkpoints for each in trainings_of(configs)}
+    left = Counter(_row_of(name) for name in work.left)
+    return tuple(
+        _cost_of_row(row, config, speed, devices, left=left[row], kept=kept.get(row, 0))
+        for row, config in configs.items()
     )
+
+
+def _seconds_left(
+    configs: Mapping[str, Config], speed: Speed, devices: float, work: _Left
+) -> list[float]:
+    """The seconds of each run without a result; those that are not trained are only scored."""
+    found: list[float] = []
+    for name in work.left:
+        if name in work.trained:
+            found.append(speed.seconds(configs[_row_of(name)], devices))
+        else:
+            found.append(SCORING_SECONDS)
+    return found
+
+
+def _removed_bytes(rows: Sequence[RowCost], seeds: int, at_once: int) -> int:
+    """The most that runs in progress hold at a time and remove once they are scored."""
+    removed = sorted(row.checkpoint_bytes - row.disk_bytes for row in [*rows] * seeds)
+    return sum(removed[-at_once:])
+
+
+def _row_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The runs ``left``, and those that are ``trained``: the others have the training of one of
-    these, or of a finished run. It is trained ``again`` where its checkpoints are gone.
+    """The runs ``left`` without a result, and those of them that must be ``trained``: the others
+    share the training of one of these, or of a finished run. Rows in ``again`` repeat a training
+    whose checkpoints are gone.
     """
 
     left: set[str] = field(default_factory=set[str])
@@ -231,15 +274,18 @@ def _find_left(
             done = [name for name in names if name in ended]
             left = [name for name, is_asked in names.items() if is_asked and name not in ended]
             work.left.update(left)
-            alone = [x for x in left if folder is None or not _is_trained(folder, x, done)]
+            if folder is None:
+                alone = left
+            else:
+                alone = [name for name in left if not _is_trained(folder, name, done)]
             work.trained.update(alone[:1])
             if done:
-                work.again.update(dict.fromkeys(name.partition("/")[0] for name in alone[:1]))
+                work.again.update(dict.fromkeys(map(_row_of, alone[:1])))
     return work
 
 
 def _is_trained(folder: TableFolder, name: str, others: Sequence[str]) -> bool:
-    """Whether one of the other runs, which have ended, still has the training of this one."""
+    """Whether one of ``others``, which have ended, still has the training of this run."""
     config = folder.config(name)
     return any(has_training(folder.path / other, config) for other in others)
 
@@ -247,7 +293,7 @@ def _is_trained(folder: TableFolder, name: str, others: Sequence[str]) -> bool:
 def _cost_of_row(
     name: str, config: Config, speed: Speed, devices: float, *, left: int, kept: int
 ) -> RowCost:
-    """The cost of a row; one that keeps no checkpoints is scored with the training of another."""
+    """The cost of a row; one that keeps no checkpoints is scored with another row's training."""
     return RowCost(
         name=name,
         parameters=count_parameters(config.model),
@@ -261,7 +307,7 @@ def _cost_of_row(
 
 
 def checkpoint_bytes(config: Config, kept: int) -> int:
-    """Disk space of so many checkpoints, or of the fewest that a run keeps."""
+    """The disk space of ``kept`` checkpoints, or of the fewest that a run keeps."""
     each = 3 * count_parameters(config.model) * _WEIGHT_BYTES
     return max(_MIN_CHECKPOINTS, kept) * each
 
@@ -272,12 +318,12 @@ def _find_speed(
     folder: TableFolder | None,
     configs: Mapping[str, Config],
 ) -> Speed:
-    """The speed of the GPU if one is named, else of finished runs, else as measured here."""
+    """The speed of ``device`` if it is given, else of finished runs, else as measured here."""
     if device is not None:
         return nominal_speed(device, configs)
     if folder is not None and finished:
         return speed_of_runs(finished, folder)
-    from ablations.costs.measure import measured_speed  # which imports torch
+    from ablations.costs.measure import measured_speed  # imports torch
 
     return measured_speed(configs)
 
@@ -290,8 +336,8 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     yield from estimate.settings
     yield from (f"warning: {text}" for text in estimate.warnings)
     yield (
-        f"{rows} by {seeds}, {runs} runs, {estimate.at_once} at a time; devices: "
-        f"{estimate.devices} of {estimate.device}"
+        f"{rows} by {seeds}: {runs} runs, {estimate.at_once} at a time on "
+        f"{counted(estimate.devices, 'device')} ({estimate.device})"
     )
     yield f"based on {estimate.basis}"
     yield ""
@@ -308,9 +354,9 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
     if (tuning := estimate.tuning) is not None:
         left = duration(tuning.seconds_left)
         yield (
-            f"before, to choose the learning rates: {counted(tuning.runs, 'run')}, "
-            f"{tuning.flops:.1e} FLOPs, {duration(tuning.seconds)} of wall-clock time, of which "
-            f"{left} are left"
+            f"first, to choose the learning rates: {counted(tuning.runs, 'run')}, "
+            f"{tuning.flops:.1e} FLOPs, {duration(tuning.seconds)} of wall-clock time, {left} of "
+            "it left"
         )
     yield (
         f"total: {estimate.flops:.1e} FLOPs, {duration(estimate.seconds)} of wall-clock time, "
@@ -322,7 +368,7 @@ def describe_cost(estimate: TableCost) -> Iterator[str]:
             f"{duration(estimate.seconds_left)} of wall-clock time"
         )
     if any(row.memory_bytes for row in estimate.rows):
-        yield "memory: the most that a process held, in finished runs or else in the steps measured"
+        yield "memory: the peak of a process, in finished runs or else in the measured steps"
     else:
         yield "memory: not measured"
     yield (

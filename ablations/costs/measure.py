@@ -1,4 +1,4 @@
-"""Training steps timed on this machine."""
+"""Time training steps on this machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from transformer.evaluation.counts import step_flops
 from transformer.progress import show_activity
 from transformer.training.method import make_module
 
-# A CPU takes tens of seconds for one of the paper's batches; a part takes as long per token.
+# A CPU takes tens of seconds for one of the paper's batches; a small batch takes as long per token.
 _CPU_TOKENS = 2_000
 _SECONDS = 1.5
-_LENGTH = 20  # word-pieces of a sentence, between the captions of Multi30k and news
+_LENGTH = 20  # word-pieces per sentence: more than Multi30k's captions have, fewer than news
 
 
 def measured_speed(configs: Mapping[str, Config]) -> Speed:
-    """The speed of one GPU, or else of one core, in some training steps of the first configuration
-    and of those with the fewest and the most FLOPs.
+    """The speed of one GPU, or else of one core, from training steps of the first configuration and
+    of those with the fewest and the most FLOPs.
     """
     device = default_device()
     by_flops = sorted(configs, key=lambda name: step_flops(configs[name]))
@@ -43,7 +43,7 @@ def measured_speed(configs: Mapping[str, Config]) -> Speed:
     where = device_name() if on_gpu else f"one core of {device_name().partition(',')[0]}"
     return Speed(
         device=where,
-        basis=f"some steps of {', '.join(names)}, measured now",
+        basis=f"a few steps of {', '.join(names)}, timed now",
         known=known,
         memory=memory,
     )
@@ -68,5 +68,5 @@ def _median_seconds(name: str, config: Config, batch: Batch, device: torch.devic
         optimizer.step()
 
     with show_activity(f"measuring steps of {name}"):
-        timer = Timer("step()", globals={"step": step})  # of one thread
+        timer = Timer("step()", globals={"step": step})  # it uses one thread
         return timer.blocked_autorange(min_run_time=_SECONDS).median

@@ -24,9 +24,9 @@ _PAPER_STEP_SECONDS = 8 * 12 * 3_600 / 100_000
 _BASE_STEP_SECONDS, _BIG_STEP_SECONDS = 0.0655, 0.1259
 _BIG = ModelConfig(d_model=1_024, d_ff=4_096, num_heads=16)
 _STEP_TOKENS = 25_000
-# What it takes to launch the kernels of `small`, there and without torch.compile.
+# The time to launch the kernels of `small` on that GPU, without torch.compile.
 _MIN_STEP_SECONDS = 0.020
-# About ten seconds to load Lightning, CUDA and the data, and as many to translate 2,000 sentences.
+# About ten seconds to load Lightning, CUDA and the data, and ten to translate 2,000 sentences.
 SCORING_SECONDS = 20.0
 
 
@@ -41,7 +41,8 @@ class Timing:
 def predict(config: Config, known: Sequence[Timing]) -> float | None:
     """Seconds that a run of ``config`` takes; None if nothing is known.
 
-    A step takes a fixed time, most of it in small models, plus a time per FLOP: both are fitted.
+    A step takes a fixed time, which is most of it in small models, plus a time per FLOP; both are
+    fitted to the ``known`` times.
     """
     if not known:
         return None
@@ -58,11 +59,12 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
 
 
 def until_the_last(running: Sequence[float], waiting: Sequence[float], places: int) -> float:
-    """Seconds until the last run ends, if each free place starts the longest of those ``waiting``.
+    """Seconds until the last run ends, if every free slot takes the longest waiting run.
 
     Args:
         running: the seconds left of each run in progress
-        waiting: the seconds of each of the others
+        waiting: the seconds of each run that has not begun
+        places: the number of slots
     """
     free = [*running, *[0.0] * (places - len(running))]
     heapq.heapify(free)
@@ -73,11 +75,12 @@ def until_the_last(running: Sequence[float], waiting: Sequence[float], places: i
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """The ``known`` times of runs on ``device``, from which those of others are predicted.
+    """The ``known`` times of runs on ``device``, from which the times of others are predicted.
 
-    ``basis`` says how they are known; ``as_ran``: from whole runs, with others at the same time. A
-    step takes at least ``min_step_seconds``. ``memory`` has the most bytes that a process held, for
-    the rows where that was measured. ``devices`` are those of the runs that it is a mean over.
+    ``basis`` says where they come from. ``as_ran`` is True if they are those of whole runs, next to
+    others that ran at the same time. A step takes at least ``min_step_seconds``. ``memory`` has a
+    process's peak in bytes, for the rows where it was measured. ``devices`` are those of the runs
+    that the times were averaged over.
     """
 
     device: str
@@ -89,7 +92,7 @@ class Speed:
     devices: Sequence[str] = ()
 
     def seconds(self, config: Config, devices: float) -> float:
-        """Seconds of a run on ``devices``, less than one where several runs share one."""
+        """Seconds of a run on ``devices``, a fraction if several runs share one."""
         alone = predict(config, self.known)
         assert alone is not None, "a speed without a known run"
         least = config.training.max_steps * self.min_step_seconds
@@ -98,14 +101,14 @@ class Speed:
 
 
 def nominal_speed(device: str, configs: Mapping[str, Config]) -> Speed:
-    """The speed of a GPU, such as ``H100``, from one that is known and their nominal peaks."""
+    """The speed of a GPU such as ``H100``, from a known GPU's and the ratio of nominal peaks."""
     precision = next(iter(configs.values())).training.precision
     if precision == "auto":
         precision = "bf16" if nominal_peak(device, "bf16") else "fp32"
     peak = nominal_peak(device, precision)
     if peak is None:
         raise InputError(
-            f"no nominal peak of {device!r} in {precision} is known: name one of NVIDIA's usual "
+            f"no nominal peak of {device!r} in {precision} is known: give one of NVIDIA's common "
             "GPUs, such as H100, A100, L4 or 'RTX 4090'"
         )
     if precision == "bf16":
@@ -131,7 +134,7 @@ def _step_on_p100(config: Config) -> float:
 
 
 def _step_on_h200(config: Config) -> float:
-    """A time for each token, for all that moves memory, and one for each FLOP."""
+    """Seconds of a step: a time per token, for memory traffic, plus a time per FLOP."""
     line = linear_regression(
         [training_flops(model, _STEP_TOKENS, _STEP_TOKENS) for model in (ModelConfig(), _BIG)],
         [_BASE_STEP_SECONDS, _BIG_STEP_SECONDS],
@@ -141,7 +144,7 @@ def _step_on_h200(config: Config) -> float:
 
 
 def open_planned(plan: Plan, root: Path) -> TableFolder | None:
-    """The runs in a table's directory by the ``plan`` of now; None if there is no directory."""
+    """The runs in a table's directory, read by the current ``plan``; None without a directory."""
     if not (root / PLAN_FILE).exists():
         return None
     shared = load_plan(root).base.training
@@ -149,9 +152,9 @@ def open_planned(plan: Plan, root: Path) -> TableFolder | None:
 
 
 def speed_of_runs(finished: Sequence[Run], folder: TableFolder) -> Speed:
-    """The speed of finished runs in a table's directory, by the mean of each row as in status.
+    """The speed of finished runs in a table's directory, from each row's mean, as in status.
 
-    Copied runs, which have no attempt, count only if there are no others.
+    Copied runs, which have no attempt record, count only if there are no others.
     """
     configs = folder.configs
     seconds: dict[str, list[float]] = {}

@@ -1,1 +1,1 @@
-"""A read-only page of tables and searches that polls."""
+"""A read-only page that shows tables and searches live."""

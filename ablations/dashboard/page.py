@@ -1,4 +1,4 @@
-"""The dashboard's page, from the files of its directories."""
+"""The dashboard's page, made from the files of directories."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _MOST_BYTES = 256_000_000  # of a report
 
 
 def find_directories(root: Path) -> Iterator[Path]:
-    """``root`` if it is a table's or a search's directory, else those below it; after a search the
-    table that trains its best trials again, after a tuned table that of its learning rates.
+    """``root`` if it is the directory of a table or a search, else all such directories below it.
+
+    A search is followed by the table that trains its best trials again, a tuned table by the one
+    that tries its learning rates.
     """
     for folder, names, files in os.walk(root, followlinks=True):
         depth = len(Path(folder).relative_to(root).parts)
@@ -46,18 +48,18 @@ def find_directories(root: Path) -> Iterator[Path]:
             yield Path(folder)
             names[:] = [name for name in names if name in (CONFIRM, TUNING)]
         elif CONFIG_FILE in files or depth == _DEPTH:
-            names.clear()  # a single run has many files, but none of ours
+            names.clear()  # a single run has many files, but no table or search
         names[:] = sorted(name for name in names if not name.startswith("."))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A directory at one time.
+    """The state of a directory at one moment.
 
     ``panels`` show what the runs of ``looks`` logged, those in progress first. ``figures`` show all
-    runs: the learning curves of a table, or a search. ``grid`` has a table's rows, each with its
-    run for each of the ``seeds``, or None where there is none; a search has neither. ``best``
-    describes the best trial of a search.
+    runs: the learning curves of a table, or the plots of a search. ``grid`` has a table's rows,
+    each with its run for each of the ``seeds``, None where there is no such run; both are empty for
+    a search. ``best`` describes the best trial of a search.
     """
 
     status: Status
@@ -70,24 +72,24 @@ class Reading:
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether a driver or a run is at work."""
+        """Whether a driver or a run is working."""
         return self.status.is_driven or any(run.is_live for run in self.status.runs)
 
     @property
     def left_out(self) -> int:
-        """The number of runs that have begun and that the panels do not show."""
+        """The number of begun runs that the panels do not show."""
         return max(0, len(_begun(self.status)) - MOST_RUNS)
 
 
 class Reader:
-    """Reads a directory repeatedly, but files that have not changed only once."""
+    """Reads a directory repeatedly; files that have not changed are read only once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._status = DirectoryReader(directory)
-        self._logged: Sequence[tuple[str, int, int]] = ()  # when the panels were drawn
+        self._logged: Sequence[tuple[str, int, int]] = ()  # what the panels were drawn from
         self._panels: Mapping[str, Spec] = {}
-        self._counts: Mapping[RunState, int] = {}  # of a search's trials when it was drawn
+        self._counts: Mapping[RunState, int] = {}  # of trials when the search was drawn
         self._figures: Mapping[str, Spec] = {}
         self._best = ""
 
@@ -132,17 +134,17 @@ def _draw_table(plan: Plan, runs: Sequence[Run]) -> Mapping[str, Spec]:
 
 
 def _draw_search(folder: SearchFolder) -> tuple[Mapping[str, Spec], str]:
-    """The figures of a search, and its best trial in words."""
+    """The plots of a search, and its best trial in words."""
     search, trials = folder.plan, folder.trials()
     figures = draw_search(search, trials, shares_of_importance(search, trials))
     return figures, describe_trial(search, best(trials))
 
 
 class Page:
-    """The page of the tables and searches below ``roots``, also of those that appear later.
+    """The page of the tables and searches below ``roots``, including those that appear later.
 
     Args:
-        roots: tables, searches, or folders of them
+        roots: directories of tables or searches, or folders of them
         interval: seconds between two readings, which all viewers share
     """
 
@@ -161,7 +163,7 @@ class Page:
             return self._html
 
     def report(self, directory: Path) -> bytes | None:
-        """The report in one of the directories, resolved, as it was last written."""
+        """The last report written in ``directory``; None if that is not one of the page's."""
         if directory not in map(Path.resolve, self._find()):
             return None
         try:
@@ -190,7 +192,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A directory on the page: where its report is, and its reading or why there is none."""
+    """A directory on the page: the path of its report, and its reading or why there is none."""
 
     directory: Path
     report: str

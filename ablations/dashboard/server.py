@@ -34,7 +34,7 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
     """Serve the dashboard of ``directories``, or of all below ``runs``, until a signal ends it.
 
     Returns:
-        128 plus the signal
+        The exit code: 128 plus the signal.
 
     Raises:
         InputError: if a directory has nothing to show, or the address cannot be used.
@@ -50,7 +50,7 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
     what = ", ".join(map(str, directories)) or "all in runs"
     print(f"dashboard of {what}: {address} (Ctrl-C ends it)", flush=True)
     if not _is_loopback(host):
-        print("everybody who can reach this machine can read it, logs included", flush=True)
+        print("everyone who can reach this machine can read it, logs included", flush=True)
     if open_browser and not webbrowser.open(address):
         print(f"no browser was found here: open {address}", flush=True)
 
@@ -65,7 +65,7 @@ def serve(directories: Sequence[Path], *, host: str, port: int, open_browser: bo
 
 
 def _listen(host: str, port: int, page: Page) -> Server:
-    """The server at ``port`` or at the next free one, which a line names."""
+    """The server at ``port``, or at the next free port, which is printed."""
     for candidate in range(port, min(port + _MOST_PORTS, 65_536)):
         try:
             server = Server((host, candidate), page)
@@ -74,34 +74,34 @@ def _listen(host: str, port: int, page: Page) -> Server:
                 continue
             raise InputError(f"cannot listen at {host}, port {candidate} ({error})") from error
         if candidate != port:
-            print(f"port {port} is in use, so it is {candidate}", flush=True)
+            print(f"port {port} is in use: using {candidate}", flush=True)
         return server
-    raise InputError(f"no port from {port} on is free: choose another --port")
+    raise InputError(f"no free port from {port} on: choose another --port")
 
 
 class Server(ThreadingHTTPServer):
-    """Answers the requests that reach the ``address``, a host and a port."""
+    """Answers requests to ``address``, a host and a port."""
 
     def __init__(self, address: tuple[str, int], page: Page) -> None:
         loopback_only = _is_loopback(address[0])
         super().__init__(address, partial(_Handler, page=page, loopback_only=loopback_only))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error, unless the viewer has only left."""
+        """Print the error, unless the viewer only disconnected."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = 120  # seconds, of silence within a request and to send an answer
+    timeout = 120  # seconds of silence within a request, or while an answer is sent
 
     def __init__(self, *args: Any, page: Page, loopback_only: bool) -> None:
         self._page, self._loopback_only = page, loopback_only
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        """Answer with the page, a report, or what the page needs."""
-        # Another site could give its name to this address, and read the answers.
+        """Answer with the page, a report, or a file that the page needs."""
+        # Else another site could point its own name at this address and read the answers.
         if self._loopback_only and not _is_loopback(self.headers.get("Host", "")):
             return self.send_error(400, "this address is not this machine's own")
         path = unquote(self.path.partition("?")[0], errors="surrogateescape")
@@ -129,12 +129,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing for a request."""
+        """Do not print requests."""
 
 
 @cache
 def _policy() -> str:
-    """The policy of pages: Vega compiles expressions and sets styles, a report holds scripts."""
+    """The pages' policy: Vega compiles expressions and sets styles, reports contain scripts."""
     return (
         f"default-src 'self'; script-src 'self' 'unsafe-eval' {script_hashes()}; "
         "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
@@ -143,7 +143,7 @@ def _policy() -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host, which may have a port."""
+    """Whether only this machine can reach the host, which may include a port."""
     try:
         host = urlsplit(f"//{host}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

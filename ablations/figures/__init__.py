@@ -1,1 +1,1 @@
-"""Figures that reports and the dashboard share, as Vega-Lite specifications."""
+"""Plots that reports and the dashboard share, as Vega-Lite specifications."""

@@ -1,4 +1,4 @@
-"""Learning curves by group of rows."""
+"""Learning curves, in one panel for each group of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.records.run import Run
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity by step, of one run or the mean of several."""
+    """Validation perplexity by step: of one run, or the mean of several."""
 
     row: str
     seeds: str
@@ -23,20 +23,20 @@ class Curve:
 
 
 def group_of(row: str) -> str:
-    """The letter of a row of Table 3, or what stands before the first dash of its name."""
+    """A row's group: what stands before the first dash of its name, in Table 3 a letter."""
     return row.split("-", 1)[0]
 
 
 def curve_of(run: Run) -> Curve:
     """The curve of a run; empty before the first validation."""
     curve = run.curve
-    # What a logarithmic axis can show.
+    # Only what a logarithmic axis can show.
     points = tuple((step, curve[step]) for step in sorted(curve) if 0 < curve[step] < math.inf)
     return Curve(row=run.row, seeds=str(run.seed), points=points)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
-    """The mean of a row's curves, at each step over those that reached it."""
+    """The mean of a row's curves, at each step over the runs that reached it."""
     values: dict[int, list[float]] = defaultdict(list)
     for curve in curves:
         for step, value in curve.points:
@@ -50,9 +50,9 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
     """A panel for each group of rows, with the base's curves in grey behind; None without a point.
 
     Args:
-        curves: of any number of rows and seeds
-        base: the name of the base's row, which is drawn like any other if it is alone
-        by_name: True if rows are grouped by their names, as in the paper
+        curves: the curves of any number of rows and seeds
+        base: the name of the base's row, which is drawn like any other row if it is alone
+        by_name: group rows by their names, as the paper does
     """
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
@@ -74,7 +74,7 @@ def draw_curves(curves: Sequence[Curve], base: str | None, *, by_name: bool) -> 
 
 
 def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
-    """The title of the panel of each row: of a row's group, or of as many rows as are colours."""
+    """The title of each row's panel: the row's group, or the range of rows that share a panel."""
     titles: dict[str, str] = {}
     if by_name:
         for row in rows:
@@ -98,7 +98,7 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
         "detail": {"field": "seeds"},
         "tooltip": style.tooltip("row", "seeds", "step", "perplexity"),
     }
-    # From the seventh row on colours repeat, in dashes.
+    # From the seventh row on, colours repeat with dashed lines.
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
     legend: Spec = {"orient": "bottom", "columns": 3, "title": None, "symbolType": "stroke"}
     by_row = {"field": "row", "legend": legend}

@@ -1,4 +1,4 @@
-"""Panels of the values that runs log by step."""
+"""Panels that plot what runs log at each step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.run import Run
 
-MOST_RUNS = 2 * len(style.COLOURS)  # in one panel: each colour as a line and in dashes
-_MOST_POINTS = 200  # of a line, about one for each pixel
+MOST_RUNS = 2 * len(style.COLOURS)  # in one panel: each colour solid and dashed
+_MOST_POINTS = 200  # of a line, about one per pixel
 _HEIGHT = 150
 
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """What a panel shows: its title, and the values of a run by step."""
+    """What a panel shows: its title, and a function that gives a run's values by step."""
 
     title: str
     values: Callable[[Run], Mapping[int, float]]
@@ -35,7 +35,7 @@ _MEASURES = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the line of a run looks in all panels."""
+    """The colour and dashes of a run's line, in all panels."""
 
     name: str
     colour: str
@@ -52,15 +52,15 @@ def looks_of(runs: Sequence[Run]) -> list[Look]:
 
 
 def draw_panels(runs: Sequence[Run]) -> dict[str, Spec]:
-    """A figure for each measure of which a run has a value, by name; as wide as its place.
+    """A plot for each measure that some run logged, by name; each fills the width of its container.
 
     Args:
-        runs: up to ``MOST_RUNS``
+        runs: up to ``MOST_RUNS`` runs
     """
     figures: dict[str, Spec] = {}
     looks = looks_of(runs)
     for name, measure in _MEASURES.items():
-        # The first runs are drawn last, over the others.
+        # The first runs are drawn last, on top of the others.
         records = [record for run in reversed(runs) for record in _records(run, measure)]
         if records:
             figures[name] = _draw(measure, records, looks)
@@ -72,7 +72,7 @@ def _records(run: Run, measure: _Measure) -> list[Record]:
     least = 0.0 if measure.log else -math.inf
     points = [(step, values[step]) for step in sorted(values) if least < values[step] < math.inf]
     apart = math.ceil(len(points) / _MOST_POINTS) or 1
-    first = (len(points) - 1) % apart  # so that the last one is among them
+    first = (len(points) - 1) % apart  # so that the last point is included
     return [{"run": run.name, "step": step, "value": value} for step, value in points[first::apart]]
 
 
@@ -83,7 +83,7 @@ def _draw(measure: _Measure, records: Sequence[Record], looks: Sequence[Look]) -
     x["scale"] |= {"nice": False}
     x["axis"] |= {"tickCount": 4}
     y |= {"title": None}
-    if len({record["value"] for record in records}) == 1:  # which an axis would round as it likes
+    if len({record["value"] for record in records}) == 1:  # the axis would round it arbitrarily
         y["axis"] |= {"format": ".3~r"}
     colours = {"domain": names, "range": [look.colour for look in looks]}
     encoding = {

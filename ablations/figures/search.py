@@ -1,8 +1,9 @@
-"""Figures of a search.
+"""Plots of a search.
 
-A trial is a record of its ``trial``, ``number``, ``state``, ``step``, ``perplexity`` (None if it
-has none), the values of its parameters by name, and in words by :func:`trained`.
-A parameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and ``bounds``.
+A trial is a record of its name (``trial``), ``number``, ``state``, ``step``, ``perplexity`` (None
+if it has none) and the values of its hyperparameters by name, and in words by :func:`trained`.
+A hyperparameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and
+``bounds``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
 
-_MOST = 10.0  # times the best perplexity: a worse one is at the edge too
+_MOST = 10.0  # times the best perplexity: worse trials are drawn at the edge too
 _PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)
-# Of finished trials: within a power of ten, where Vega would leave out half of the labels.
+# For finished trials, which are within a factor of ten, where Vega would omit half of the labels.
 _FINISHED = _PERPLEXITY | {"axis": {"labelOverlap": True, "labelExpr": "format(datum.value,'~r')"}}
 _MARKS: dict[str, tuple[str, str]] = {
     RunState.DONE: (style.BLUE, "circle"),
@@ -27,13 +28,13 @@ _MARKS: dict[str, tuple[str, str]] = {
 
 
 def trained(name: str) -> str:
-    """The field with a parameter's value in words, that of the training in parentheses."""
+    """The field with a hyperparameter's value in words, the value trained with in parentheses."""
     return f"{name} (trained)"
 
 
 def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """The trials that an axis of perplexity shows, and those at its edge: what did not finish, as
-    its perplexity is of an earlier step or none, and what is far worse than the best.
+    """The trials that the perplexity axis shows, and those at its edge: trials that did not finish,
+    whose perplexity is of an earlier step or missing, and trials far worse than the best.
     """
     finished = [trial for trial in trials if trial["state"] == RunState.DONE]
     known = [trial for trial in finished if 0 < (trial["perplexity"] or 0) < math.inf]
@@ -50,7 +51,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
         return None
     x = style.axis("number", "trial")
     x["scale"] |= {"nice": False}
-    corners = inside[:1]  # where the lowest perplexity falls
+    corners = inside[:1]  # the trials at which the lowest perplexity falls
     for trial in inside:
         if trial["perplexity"] < corners[-1]["perplexity"]:
             corners.append(trial)
@@ -59,7 +60,7 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     line: Spec = {"interpolate": "step-after", "color": style.GREY}
     best = style.layer("line", {"x": x, "y": _FINISHED}, data=corners, **line)
     return style.figure(
-        "Perplexity by trial, and the best so far; what did not finish is at the edge",
+        "Perplexity by trial, and the best so far; unfinished trials are at the edge",
         width=440,
         height=240,
         layer=[best, *_points(inside, edge, x, "trial", "state", "step", "perplexity")],
@@ -67,13 +68,13 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
 
 
 def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | None) -> Spec | None:
-    """The perplexity of each trial by step, in grey and of the ``best`` in blue; None without any.
+    """The perplexity of each trial by step, in grey, the ``best`` in blue; None without a point.
 
     Args:
-        curves: of each trial by its name
+        curves: the curve of each trial, by name
     """
     values: list[Record] = []
-    for name in sorted(curves, key=lambda name: name == best):  # the best is drawn over others
+    for name in sorted(curves, key=lambda name: name == best):  # the best is drawn on top
         for step, value in sorted(curves[name].items()):
             if 0 < value < math.inf:
                 point = {"trial": name, "step": step, "perplexity": value}
@@ -101,10 +102,10 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
 
 
 def draw_importances(shares: Mapping[str, float]) -> Spec | None:
-    """A bar for each parameter, the most important first; None without any.
+    """A bar for each hyperparameter, the most important first; None without any.
 
     Args:
-        shares: of 1, by parameter
+        shares: importances by hyperparameter, which add up to 1
     """
     if not shares:
         return None
@@ -113,7 +114,7 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     length = {"title": "importance", "axis": {"format": "%"}, "scale": {"zero": True}}
     parameter = {"field": "parameter", "type": "nominal", "sort": list(shares), "title": None}
     return style.figure(
-        "What decides whether a trial is among the best quarter",
+        "Importance for being among the best quarter of trials",
         data={"values": [{"parameter": name, "share": shares[name]} for name in shares]},
         width=320,
         height={"step": 26},
@@ -126,12 +127,12 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
 
 
 def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec | None:
-    """Perplexity against each parameter in turn; None before two trials have finished."""
+    """Perplexity against each hyperparameter in turn; None before two trials have finished."""
     inside, edge = _inside_and_edge(trials)
     if len(inside) < 2:
         return None
     return style.figure(
-        "Perplexity against each parameter; what did not finish is at the edge",
+        "Perplexity against each hyperparameter; unfinished trials are at the edge",
         columns=3,
         concat=[_slice(inside, edge, parameter) for parameter in parameters],
     )
@@ -139,7 +140,8 @@ def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec 
 
 def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) -> Spec:
     name, bounds = parameter["name"], parameter["bounds"]
-    inside, edge = ([trial for trial in x if name in trial] for x in (inside, edge))
+    inside = [trial for trial in inside if name in trial]
+    edge = [trial for trial in edge if name in trial]
     if parameter["choices"]:
         x: Spec = {"field": name, "type": "ordinal", "axis": {"labelAngle": 0}}
         x["scale"] = {"domain": list(parameter["choices"])}
@@ -152,7 +154,7 @@ def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) 
 
 
 def _points(inside: Sequence[Record], edge: Sequence[Record], x: Spec, *shown: str) -> list[Spec]:
-    """A mark for each trial along ``x``: those at the edge have no part in the axis."""
+    """A mark for each trial along ``x``; those at the edge do not affect the axis."""
     colour_and_shape = style.looks(
         "state", [*inside, *edge], _MARKS, type="nominal", title=None, legend={"orient": "bottom"}
     )

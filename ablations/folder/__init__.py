@@ -1,4 +1,4 @@
-"""Read a table, a search or Table 1.
+"""Read the folder of a table or search.
 
 Example:
     >>> for run in open_folder("runs/table3-small").runs():
@@ -21,7 +21,7 @@ def open_folder(path: Path | str) -> TableFolder | SearchFolder | LayersFolder:
     """The folder of a table, a search or Table 1.
 
     Raises:
-        InputError: if it is none, or its plan cannot be read.
+        InputError: if it is none of these, or its plan cannot be read.
     """
     if (Path(path) / LAYERS_FILE).is_file():
         return LayersFolder(Path(path))
@@ -29,5 +29,5 @@ def open_folder(path: Path | str) -> TableFolder | SearchFolder | LayersFolder:
 
 
 def open_runs(path: Path) -> TableFolder | SearchFolder:
-    """The folder of a table or a search, which have runs."""
+    """The folder of a table or a search, the two kinds that have runs."""
     return SearchFolder(path) if (path / SEARCH_FILE).is_file() else TableFolder(path)

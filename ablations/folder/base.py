@@ -23,11 +23,11 @@ from transformer.config import Config
 from transformer.errors import InputError
 from transformer.files import copy_plain, making, within
 
-# A value for each column, such as a row of a DataFrame.
+# A value for each column, like a row of a DataFrame.
 Record = dict[str, Value]
 # Numbers that older results lack.
 LATER_NUMBERS = ("chrf", "test_chrf")
-# The numbers of a result in records and, as far as a run has them, in results.csv.
+# The numbers of a result that records and results.csv contain, where a run has them.
 NUMBERS = (
     *("seed", "perplexity", "bleu", "tokenised_bleu", "test_perplexity", "test_bleu"),
     *(*LATER_NUMBERS, "f1", "test_f1", "parameters", "steps", "target_tokens", "flops"),
@@ -36,13 +36,13 @@ NUMBERS = (
 
 
 class Folder(ABC):
-    """What a folder holds: a ``plan`` and its runs by ``names``, begun or not, in its order.
+    """A folder with a ``plan`` and its runs, begun or not, whose ``names`` are in the plan's order.
 
-    A run has a folder of its own or is a line of ``runs.jsonl``, which ``collect`` writes.
+    A run has a folder of its own, or is a line of ``runs.jsonl``, which ``collect`` writes.
 
-    ``labels`` are the kind of the plan with its name, and its scale; ``configs`` are those of
-    rows by name, of a search the base's under an empty name; ``parameters`` are a search's, and
-    ``trainings`` those of a table's rows.
+    ``labels`` are the plan's kind with its name, and its scale. ``configs`` are the rows'
+    configurations by name; for a search it is the base's, under an empty name. ``parameters`` are
+    the names of a search's hyperparameters, ``trainings`` the trainings of a table's rows.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Folder(ABC):
     configs: Mapping[str, Config]
 
     def read(self, name: str) -> Run:
-        """The run of this name now, unchecked."""
+        """The current state of a run, unchecked."""
         return self._read(name, has_folder=locate(within(self.path, name)).exists())
 
     def _read(self, name: str, *, has_folder: bool) -> Run:
@@ -70,11 +70,11 @@ class Folder(ABC):
         return collection_of(self.path)
 
     def look(self, ended: dict[str, Run] | None = None) -> list[Run]:
-        """All runs now, unchecked.
+        """The current state of all runs, unchecked.
 
         Args:
-            ended: those that had ended at an earlier look, which are not read again; new ones are
-                added
+            ended: runs that had ended at an earlier look, which are not read again; those that
+                have ended since are added
         """
         ended, begun = {} if ended is None else ended, self._begun()
         runs: list[Run] = []
@@ -86,19 +86,19 @@ class Folder(ABC):
         return runs
 
     def _begun(self) -> set[str]:
-        """The runs that have a directory, found by one listing of each folder."""
+        """The runs that have a directory, by listing each folder once."""
         folders = {name.rpartition("/")[:2] for name in self.names}
         return {
             f"{row}{slash}{entry.partition('.attempt-')[0]}"
             for row, slash in folders
             if (self.path / row).is_dir()
-            for entry in os.listdir(self.path / row)  # noqa: PTH208 (of many thousand runs)
+            for entry in os.listdir(self.path / row)  # noqa: PTH208 (faster for thousands of runs)
         }
 
     def runs(self) -> list[Run]:
-        """All runs; one whose files changed, or are of another configuration, has no result."""
+        """All runs; one whose files have changed or are of other settings has no result."""
         begun = self._begun()
-        return [self._checked(self._read(x, has_folder=x in begun)) for x in self.names]
+        return [self._checked(self._read(name, has_folder=name in begun)) for name in self.names]
 
     def _checked(self, run: Run) -> Run:
         try:
@@ -109,7 +109,7 @@ class Folder(ABC):
         return run
 
     def _check(self, run: Run) -> None:
-        """Check that the files of a finished run are unchanged, and what the plan asks for."""
+        """Check that a finished run's files are unchanged and are those of the plan's run."""
         if run.result is not None or run.state == RunState.STALE:
             run.check()
 
@@ -119,28 +119,28 @@ class Folder(ABC):
         return [run.name for run in self.look() if not run.has_ended]
 
     def collect(self, into: Path) -> list[str]:
-        """Add what has ended to the folder ``into``, as lines of ``runs.jsonl`` with an archive.
+        """Add ended runs to the folder ``into``, as lines of ``runs.jsonl`` with an archive.
 
-        One that failed, or whose files changed, is left out with a warning.
+        A run that failed, or whose files have changed, is left out with a warning.
 
         Returns:
-            The names of the runs that were not begun there.
+            The names of the runs that were added.
         """
         return add_runs(into, self._share(into))
 
     @abstractmethod
     def _share(self, into: Path) -> dict[str, Run]:
-        """Write the plan into another folder, or add to that there; the runs that ended and that
-        are not begun there, by their names below it.
+        """Write the plan into another folder, or add to the plan there; return the ended runs that
+        have not begun there, by their names below it.
         """
 
     def without_begun(self, runs: Mapping[str, Run]) -> dict[str, Run]:
-        """The ``runs``, by their names here, that are not begun here."""
+        """The ``runs``, by their names here, that have not begun here."""
         begun = self._begun() | self.collection.lines.keys()
         return {name: run for name, run in runs.items() if name not in begun}
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Each file of the finished runs, and what is wrong with it; empty if nothing is."""
+        """Each file of the finished runs with what is wrong with it, empty if nothing is."""
         seen = set[Path]()  # runs may share a file
         for part in self.parts:
             for name in part.names:
@@ -151,34 +151,34 @@ class Folder(ABC):
 
     @property
     def parts(self) -> list[Folder]:
-        """Itself; of a search also the table that trains its best trials again, and of a tuned
-        table that which tries its learning rates.
+        """This folder and the table inside it, if any: for a search the one that trains its best
+        trials again, for a tuned table the one that tries its learning rates.
         """
         return [self]
 
     def records(self) -> list[Record]:
-        """A flat record for each run: what it is, its settings and its figures, None where it has
+        """A flat record for each run: what it is, its settings and its numbers, None where it has
         none yet.
         """
         return [self.record(run) for run in self.runs()]
 
     def record(self, run: Run) -> Record:
-        """The record of a run; of a pruned one the figures are of where that was."""
-        figures = {name: getattr(run.result, name, None) for name in NUMBERS}
+        """The record of a run; a pruned run has the perplexity and step at which it was pruned."""
+        numbers = {name: getattr(run.result, name, None) for name in NUMBERS}
         if run.pruned is not None:
-            figures |= {"perplexity": run.pruned.perplexity, "steps": run.pruned.step}
+            numbers |= {"perplexity": run.pruned.perplexity, "steps": run.pruned.step}
         who, state = self._who(run), {"state": str(run.state)}
-        return {**who, **self._settings(run), **state, **figures, **who}
+        return {**who, **self._settings(run), **state, **numbers, **who}
 
     def _who(self, run: Run) -> Record:
         return {"row": run.row, "seed": run.seed}
 
     def _settings(self, run: Run) -> Record:
-        """What makes a run differ from others."""
+        """The settings by which runs differ."""
         return {}
 
     def curves(self) -> list[Record]:
-        """A flat record for each run and step that it logged, with the columns of metrics.csv."""
+        """A flat record for each step that a run logged, with the columns of metrics.csv."""
         return [
             {**self._who(run), **dict.fromkeys(COLUMNS), **line}
             for run in self.look()
@@ -187,7 +187,7 @@ class Folder(ABC):
 
 
 def copy_run(run: Run, target: Path) -> None:
-    """Copy a run without its checkpoints; the target is complete or does not exist."""
+    """Copy a run without its checkpoints; the target is either complete or does not exist."""
     with making(target) as part:
         part.mkdir(parents=True)
         for path in copied_files(run.files):
@@ -195,8 +195,8 @@ def copy_run(run: Run, target: Path) -> None:
 
 
 def collection_of(path: Path) -> Collection:
-    """The runs of a folder that are lines; those of a table within another folder, as of a search,
-    are lines of that.
+    """The runs of a folder that are lines. The runs of a table inside another folder, such as a
+    search's, are lines of the outer folder.
     """
     if path.name in (CONFIRM, TUNING) and (path.parent / RUNS_FILE).is_file():
         return Collection(path.parent, below=f"{path.name}/")

@@ -13,7 +13,7 @@ from transformer.files import make_directory
 
 
 class LayersFolder(Folder):
-    """The measurements of Table 1, which has no runs: its records are of layers at each size."""
+    """The measurements of Table 1. It has no runs; its records are layers at each size."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.plan = path, load_measurements(path)
@@ -22,13 +22,13 @@ class LayersFolder(Folder):
 
     @property
     def left(self) -> list[str]:
-        """The sizes that are not measured yet."""
+        """The sizes that have not been measured yet."""
         return [f"d={d}, n={n}" for d, n in self.plan.lacking()]
 
     def _share(self, into: Path) -> dict[str, Run]:
         check_free(into, LAYERS_FILE)
         make_directory(into)
-        self.plan.save(into)  # all measurements, in place of those there
+        self.plan.save(into)  # replaces the measurements there
         return {}
 
     def records(self) -> list[Record]:

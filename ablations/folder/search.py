@@ -9,7 +9,7 @@ from ablations.files import CONFIRM, PLAN_FILE, SEARCH_FILE, check_free
 from ablations.folder.base import Folder, Record
 from ablations.folder.table import TableFolder
 from ablations.search.search import claim_search, load_search
-from ablations.search.trials import Trial, make_trial, ranked
+from ablations.search.trials import SearchTrial, make_trial, ranked
 from experiments.records.progress import RunState
 from experiments.records.run import Run
 from transformer.errors import InputError
@@ -17,7 +17,7 @@ from transformer.files import within
 
 
 class SearchFolder(Folder):
-    """The trials of a search; the best, trained again with other seeds, are a table within."""
+    """The trials of a search, and the table inside it that trains the best ones again."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.plan = path, load_search(path)
@@ -27,16 +27,16 @@ class SearchFolder(Folder):
         self.configs = {"": self.plan.base}
         self.parameters = [each.name for each in self.plan.parameters]
 
-    def trial(self, name: str) -> Trial:
-        """A trial as its newest attempt left it; failed if a file of it cannot be used."""
+    def trial(self, name: str) -> SearchTrial:
+        """A trial as its newest attempt left it; it counts as failed if a file cannot be used."""
         run = self.read(name)
         try:
             self._check(run)
             return make_trial(self.plan, run)
         except (InputError, OSError) as error:
-            return Trial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
+            return SearchTrial(name=name, state=RunState.FAILED, reason=f"left out: {error}")
 
-    def trials(self) -> tuple[Trial, ...]:
+    def trials(self) -> tuple[SearchTrial, ...]:
         """All trials, begun or not."""
         return tuple(map(self.trial, self.names))
 
@@ -65,7 +65,7 @@ class SearchFolder(Folder):
             if trial.state == RunState.FAILED:
                 warnings.warn(f"{trial.name}: {trial.reason}", stacklevel=3)
         runs = {trial.name: self.read(trial.name) for trial in ranked(trials)}
-        # One that is just being ended still has the name of its attempt.
+        # A trial that is just ending still has the name of its attempt.
         ended = {name: run for name, run in runs.items() if run.is_published}
         found = SearchFolder(into).without_begun(ended)
         if (again := self.confirmation) is not None:

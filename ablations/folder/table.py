@@ -15,6 +15,7 @@ from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
 from ablations.tables.plan import (
     Plan,
+    PlannedRow,
     claim_plan,
     load_plan,
     settle_plan,
@@ -33,12 +34,12 @@ from transformer.files import within
 
 
 class TableFolder(Folder):
-    """The rows of a table with their seeds.
+    """The runs of a table: its rows with their seeds.
+
+    Rows have their classes as they are now, where the source is available.
 
     Args:
-        plan: in place of the one in the folder
-
-    The classes of rows are taken as they are now, where their source is known here.
+        plan: a plan to use in place of the folder's
     """
 
     def __init__(self, path: Path, plan: Plan | None = None) -> None:
@@ -51,7 +52,7 @@ class TableFolder(Folder):
 
     @property
     def tuning(self) -> TableFolder | None:
-        """The table that tries the learning rates, of a tuned one."""
+        """The table that tries the learning rates; None for a table that is not tuned."""
         path = within(self.path, TUNING)
         is_there = self.plan.tune is not None and (path / PLAN_FILE).is_file()
         return TableFolder(path) if is_there else None
@@ -62,27 +63,27 @@ class TableFolder(Folder):
 
     @property
     def step_times(self) -> StepTimes | None:
-        """The time of a step of each row, if it was measured."""
+        """The time of a training step of each row, if it was measured."""
         return load_step_times(self.path)
 
     @cached_property
     def tuned(self) -> Mapping[str, Tuned]:
-        """The learning rates that were chosen, by row; empty for a table that is not tuned."""
+        """The chosen learning rates by row; empty for a table that is not tuned."""
         return {} if self.tuning is None else choose(self.plan, self.tuning.runs())
 
     def only(self, rows: Set[str]) -> TableFolder:
-        """The same with no other rows than these."""
+        """The same table with only these rows."""
         kept = tuple(row for row in self.plan.rows if row.name in rows)
         return TableFolder(self.path, replace(self.plan, rows=kept))
 
     def config(self, name: str) -> Config:
-        """The configuration of a run, by its name, as it is planned now."""
+        """The configuration of a run, by its name, as currently planned."""
         cell = self.cells[name]
         return override(self.configs[cell.row], seed=cell.seed)
 
     def _read(self, name: str, *, has_folder: bool) -> Run:
-        """A run that ended is stale if it is not as planned now; one that did not end, and has no
-        process, waits, as it is begun anew.
+        """A run that differs from what is planned now is stale if it has ended; if it has not, and
+        has no process, it counts as waiting, since it will be trained from the start.
         """
         run = super()._read(name, has_folder=has_folder)
         if run.state in (RunState.WAITING, RunState.RUNNING):
@@ -95,8 +96,8 @@ class TableFolder(Folder):
         return replace(run, state=RunState.STALE, result=None, problem="; ".join(changes))
 
     def _changes(self, run: Run) -> list[str]:
-        """How the settings of a run differ from those planned now."""
-        with suppress(InputError):  # a damaged file is named elsewhere
+        """How a run's settings differ from those planned now."""
+        with suppress(InputError):  # a damaged file is reported elsewhere
             if run.experiment is not None:
                 return changed_settings(run.experiment.config, self.config(run.name))
         return []
@@ -105,7 +106,7 @@ class TableFolder(Folder):
         super()._check(run)
         if (found := run.result) is None:
             return
-        # A copy, or a run of a row that was renamed, keeps the name that it was trained under.
+        # A copied run, or one of a renamed row, keeps the name under which it was trained.
         own = run.experiment or self.plan.experiment(self.cells[run.name])
         if (found.experiment, found.seed) != (own.name, run.seed):
             path = run.directory / RESULT_FILE
@@ -121,7 +122,7 @@ class TableFolder(Folder):
                 warnings.warn(f"left out: {why}", stacklevel=3)
         finished = {run.name: run for run in published if run.result is not None}
         plan = _with_seeds(self.plan, {self.cells[name] for name in finished})
-        if (into / PLAN_FILE).exists():  # which may have more rows
+        if (into / PLAN_FILE).exists():  # it may have more rows
             ours = {row.name: row for row in plan.rows}
             there = {row.name: row for row in load_plan(into).rows}
             plan = replace(plan, rows=tuple((there | ours).values()))
@@ -139,31 +140,33 @@ class TableFolder(Folder):
         return found
 
     def commit(self, name: str) -> str:
-        """The commit of a run that ended, stale or not."""
+        """The commit of an ended run, stale or not."""
         result = super()._read(name, has_folder=name in self._begun()).result
         return "" if result is None else result.commit
 
     @property
     def unplanned(self) -> list[str]:
-        """The finished runs in the folder that the plan does not list."""
-        found = (path.parent for path in sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}")))
-        names = [x.relative_to(self.path).as_posix() for x in found if not attempt_number(x)]
+        """Names of finished runs in the folder that the plan does not list."""
+        results = sorted(self.path.glob(f"*/seed-*/{RESULT_FILE}"))
+        runs = [path.parent for path in results if not attempt_number(path.parent)]
+        names = [run.relative_to(self.path).as_posix() for run in runs]
         planned = {str(cell) for cell in load_plan(self.path).cells}
         others = [name for name in (*names, *self.collection.lines) if name not in planned]
         return [name for name in others if not name.startswith((f"{REPLACED}/", f"{TUNING}/"))]
 
     @property
     def finished_at(self) -> float:
-        """When the last run finished here, or was copied here, in seconds since the epoch; 0 if
-        none has.
+        """When the last run finished here or was copied here, in seconds since the epoch; 0 if
+        there is none.
         """
         files = [*self.path.glob(f"*/*/{RESULT_FILE}"), *self.path.glob(RUNS_FILE)]
         return max((path.stat().st_mtime for path in files), default=0.0)
 
     def record(self, run: Run) -> Record:
-        own = [measure.measure for measure in self.plan.own_measures]
-        figures = {x.name: None if run.result is None else x.of(run.result) for x in own}
-        return {**super().record(run), **figures}
+        scores: Record = {}
+        for own in self.plan.own_measures:
+            scores[own.name] = None if run.result is None else own.measure.of(run.result)
+        return {**super().record(run), **scores}
 
     def _settings(self, run: Run) -> Record:
         return self.settings[run.row]
@@ -171,12 +174,15 @@ class TableFolder(Folder):
     @cached_property
     def settings(self) -> Mapping[str, Record]:
         """The settings of each row that the table shows."""
-        shown, found = self.plan.shown, {x: columns(y) for x, y in self.configs.items()}
-        return {row: {name: each.get(name) for name in shown} for row, each in found.items()}
+        found: dict[str, Record] = {}
+        for row, config in self.configs.items():
+            of_row = columns(config)
+            found[row] = {name: of_row.get(name) for name in self.plan.shown}
+        return found
 
 
 def tuned_plan(plan: Plan, root: Path) -> Plan:
-    """A tuned table's plan with the learning rates chosen by the runs in its folder ``root``."""
+    """A tuned table's plan, with the learning rates chosen by the runs in its folder ``root``."""
     tuning = within(root, TUNING)
     if not (tuning / PLAN_FILE).is_file():
         return plan
@@ -187,7 +193,7 @@ def tuned_plan(plan: Plan, root: Path) -> Plan:
 
 
 def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:
-    """Check that by this plan no run in the folder becomes stale that none of ours replaces."""
+    """Check that ``plan`` makes no run in the folder stale unless one of ``ours`` replaces it."""
     before = {run.name for run in TableFolder(into).look() if run.state == RunState.STALE}
     for run in TableFolder(into, plan).look():
         if run.state == RunState.STALE and run.name not in before | ours:
@@ -198,9 +204,9 @@ def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:
 
 
 def _with_seeds(plan: Plan, cells: Set[Cell]) -> Plan:
-    """The plan with no other runs than these."""
-    rows = (
-        replace(row, seeds=tuple(x for x in row.seeds if Cell(row.name, x) in cells))
-        for row in plan.rows
-    )
+    """The plan with only these runs."""
+    rows: list[PlannedRow] = []
+    for row in plan.rows:
+        seeds = tuple(seed for seed in row.seeds if Cell(row.name, seed) in cells)
+        rows.append(replace(row, seeds=seeds))
     return replace(plan, rows=tuple(rows))

@@ -1,4 +1,4 @@
-"""The learning rates that a table is tuned to."""
+"""Choose the learning rates of a tuned table's rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformer.formats import MISSING
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The final perplexity of a row by factor of its learning rate, infinite for any that is not
+    """A row's final perplexity at each factor of its learning rate; infinite where it is not
     finite.
     """
 
@@ -24,32 +24,32 @@ class Tuned:
 
     @property
     def factor(self) -> float:
-        """The best factor; of equal ones that nearest to 1."""
+        """The best factor; of equally good ones, the one nearest to 1."""
         return min(self.perplexities, key=lambda x: (self.perplexities[x], abs(math.log(x))))
 
     @property
     def is_at_edge(self) -> bool:
-        """Whether the best of the declared factors is the first or the last."""
+        """Whether the best factor is the first or the last of the declared ones, or beyond them."""
         return not self.tune.factors[0] < self.factor < self.tune.factors[-1]
 
     @property
     def beyond(self) -> float | None:
-        """The factor that is still to be tried, if the best one is at an edge."""
+        """The next factor to try, if the best one is at an edge; else None."""
         below, above = self.tune.beyond
         found = below if self.factor <= self.tune.factors[0] else above
         return found if self.is_at_edge and found not in self.perplexities else None
 
 
 def candidate(row: str, factor: float) -> str:
-    """The name of the row that trains another one at this factor of its learning rate."""
+    """The name of the row that trains ``row`` at this factor of its learning rate."""
     return f"{row}-x{factor:g}"
 
 
 def plan_candidates(plan: Plan, beyond: Set[str] = frozenset()) -> Plan:
-    """The table that trains the rows to be run of a tuned one at each factor.
+    """The table that trains each row of a tuned table at each factor of its learning rate.
 
     Args:
-        beyond: the candidates at factors beyond the declared ones that are trained too
+        beyond: candidates at factors beyond the declared ones, which are trained too
     """
     assert plan.tune is not None
     rows: list[PlannedRow] = []
@@ -67,9 +67,10 @@ def plan_candidates(plan: Plan, beyond: Set[str] = frozenset()) -> Plan:
 
 
 def choose(plan: Plan, candidates: Iterable[Run]) -> dict[str, Tuned]:
-    """The rows of a tuned table whose candidates have all finished, by name.
+    """The tuned rows whose candidates have all finished, by name.
 
-    Only the seed that chooses counts: candidates may have others, taken from another table.
+    Only the seed that chooses counts; candidates may have runs with other seeds, taken from another
+    table.
     """
     assert plan.tune is not None
     runs = {run.row: run for run in candidates if run.seed == plan.tune.seed}
@@ -90,12 +91,12 @@ def choose(plan: Plan, candidates: Iterable[Run]) -> dict[str, Tuned]:
 
 
 def still_to_try(chosen: Mapping[str, Tuned]) -> set[str]:
-    """The candidates beyond the declared factors that some rows need."""
+    """The candidates beyond the declared factors that rows still need."""
     return {candidate(row, x.beyond) for row, x in chosen.items() if x.beyond is not None}
 
 
 def with_chosen(plan: Plan, chosen: Mapping[str, Tuned]) -> Plan:
-    """A tuned table with the learning rates that are chosen; its other rows are not run yet."""
+    """A tuned table with the chosen learning rates; rows that have none yet get no seeds."""
     base = plan.base
     rows: list[PlannedRow] = []
     for row in plan.rows:
@@ -113,18 +114,18 @@ def with_chosen(plan: Plan, chosen: Mapping[str, Tuned]) -> Plan:
 
 
 def _rate(plan: Plan, row: PlannedRow) -> float:
-    """The learning-rate factor that a row has by its declaration."""
+    """The learning-rate factor that a row declares."""
     return row.configure(plan.base).training.learning_rate_factor
 
 
 def _at(row: PlannedRow, rate: float) -> PlannedRow:
-    """The row with this learning-rate factor, whatever the base has."""
+    """The row with this learning-rate factor instead of the base's or its own."""
     rate_alone = {"learning_rate_factor": rate}
     return replace(row, changes={**row.changes, **rate_alone}, scaled={**row.scaled, **rate_alone})
 
 
 def described(chosen: Mapping[str, Tuned]) -> list[str]:
-    """A line for each row: the factor of its learning rate, and the perplexities by factor."""
+    """A line for each row: its chosen factor, and the perplexity at each factor."""
     lines: list[str] = []
     for row, tuned in chosen.items():
         by_factor = [

@@ -1,1 +1,1 @@
-"""Try one change after another against a base."""
+"""Try changes one by one against a base."""

@@ -15,17 +15,17 @@ from ablations.runs.lock import WHOLE, lock_runs
 from ablations.runs.options import Options
 from transformer.errors import InputError
 
-_FRESH = 10  # seeds, as many as the first base has
+_FRESH = 10  # new seeds, as many as the first base has
 
 
 def adopt(which: str, scale: str, directory: Path | None, options: Options) -> Answer:
-    """Train a proposal that is better on fresh seeds, and make it the base.
+    """Train a better proposal on new seeds, and make it the base.
 
     Args:
-        which: its number or its name
+        which: the proposal's number or name
 
     Raises:
-        InputError: if there is no such proposal, or it is not better than the base as it is now.
+        InputError: if there is no such proposal, or its verdict is not "better" than this base.
         ablations.proposals.desk.StoppedError: after a signal.
     """
     root = directory or default_directory(scale)
@@ -36,18 +36,18 @@ def adopt(which: str, scale: str, directory: Path | None, options: Options) -> A
         desk = Desk(root, scale, options)
         line = _find_better(desk, which)
         row = desk.plan.row(line.name)
-        fresh = tuple(seed for seed in row.seeds if seed not in line.seeds)  # of a kill
+        fresh = tuple(seed for seed in row.seeds if seed not in line.seeds)  # begun before a kill
         if not fresh:
             used = max(seed for each in desk.plan.rows for seed in each.seeds)
             fresh = tuple(range(used + 1, used + 1 + _FRESH))
             desk.add(replace(row, seeds=(*row.seeds, *fresh)))
-        desk.train(line.name, fresh, says=f"{line.name} is trained on fresh seeds", retry=True)
+        desk.train(line.name, fresh, says=f"training {line.name} on new seeds", retry=True)
         found = desk.scores(line.name, fresh)
         if len(found.by_seed) < len(fresh):
             reason = f" ({found.reasons[0]})" if found.reasons else ""
             raise InputError(
-                f"{line.name} has not finished all seeds from {fresh[0]} to {fresh[-1]}{reason}: "
-                "it is not made the base"
+                f"{line.name} did not finish all seeds from {fresh[0]} to {fresh[-1]}{reason}, so "
+                "it does not become the base"
             )
         base = desk.scores(desk.base, desk.base_seeds).values
         adopted = Adopted(
@@ -67,18 +67,18 @@ def _find_better(desk: Desk, which: str) -> Tried:
     named = [line for line in tried.values() if which in (line.name, str(line.number))]
     if not named:
         known = ", ".join(f"{line.number} {line.name}" for line in tried.values()) or "none"
-        raise InputError(f"there is no proposal {which!r} in {desk.root}: known are {known}")
+        raise InputError(f"there is no proposal {which!r} in {desk.root}; it has: {known}")
     line = named[0]
     if line.name == desk.base:
-        raise InputError(f"{line.name} is the base already")
+        raise InputError(f"{line.name} is already the base")
     if line.verdict != Verdict.BETTER:
         raise InputError(
-            f"the verdict on {line.name} is {line.verdict}, and only one that is better can be "
-            "the base"
+            f"the verdict on {line.name} is {line.verdict}, but only a proposal that is better can "
+            "become the base"
         )
     if line.base != desk.base:
         raise InputError(
-            f"{line.name} was compared with {line.base}, and the base is now {desk.base}: try it "
-            f"again on top of that, as a class that extends that of {desk.base}"
+            f"{line.name} was compared with {line.base}, but the base is now {desk.base}: try it "
+            f"again on top of that, as a class that extends {desk.base}'s"
         )
     return line

@@ -25,12 +25,12 @@ def carry_out(
     adopt: bool,
     as_json: bool,
 ) -> int:
-    """Try a proposal, or adopt one, and print the answer; the exit code.
+    """Try a proposal, or adopt one, and print the answer; return the exit code.
 
-    With ``as_json``, what is printed meanwhile goes to standard error.
+    With ``as_json``, messages during training go to standard error.
     """
     if adopt and minutes is not None:
-        raise InputError("--minutes is for a proposal: leave it out with --adopt")
+        raise InputError("--minutes is for trying a proposal: leave it out with --adopt")
     try:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             if adopt:
@@ -45,7 +45,7 @@ def carry_out(
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print it for a program, or for a reader."""
+    """Print the answer, for a program or for a reader."""
     if as_json:
         print(answer.to_json(), end="")
     else:

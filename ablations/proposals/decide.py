@@ -1,9 +1,10 @@
 """Decide whether a proposal is better than its base.
 
-Scores are logarithms of perplexity: rows whose perplexities are far apart spread alike in them. The
-k-th look of a ledger is at the two-sided level 0.05 / (k (k + 1)). These levels add up to 0.05 over
-any number of proposals (Bonferroni's inequality), however they depend on each other through the
-base that they share, so that in at most 5 % of ledgers a change of nothing is called better.
+Scores are logarithms of perplexity, in which rows spread alike even if their perplexities are far
+apart. The k-th test of a ledger (its k-th look) is at the two-sided level 0.05 / (k (k + 1)). Over
+any number of proposals these levels add up to at most 0.05 (Bonferroni's inequality, which holds
+although all proposals share a base), so in at most 5 % of ledgers a change without an effect is
+called better.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from ablations.report.statistics import POWER
 from experiments.records.estimate import t_quantile, t_tail
 
 ERROR = 0.05
-# A proposal is taken to spread so much more than the base until the ledger says otherwise. At small
-# the rows of Table 3 and of the changes since 2017 spread by 0.8 %, their base by 0.3 %.
+# How much more than the base a proposal is assumed to spread, until the ledger says otherwise. At
+# small, the rows of Table 3 and of the changes since 2017 spread by 0.8 %, their base by 0.3 %.
 PRIOR_RATIO = 2.0
 
 
 class Verdict(StrEnum):
-    """What is said of a proposal, as the ledger spells it."""
+    """The verdict on a proposal, as the ledger spells it."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -33,13 +34,13 @@ class Verdict(StrEnum):
 
 
 def level_of(look: int) -> float:
-    """The two-sided level of the look of this number, counted from 1."""
+    """The two-sided level of the ``look``-th test of a ledger, counted from 1."""
     return ERROR / (look * (look + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The ``squares`` of scores around the means of their proposals, with ``freedom`` degrees."""
+    """The sum of ``squares`` around the proposals' means, and its degrees of ``freedom``."""
 
     squares: float = 0.0
     freedom: int = 0
@@ -49,7 +50,7 @@ class Spread:
 
 
 def spread_of(proposals: Iterable[Sequence[float]]) -> Spread:
-    """The spread within proposals, of each its scores by seed."""
+    """The spread of scores within ``proposals``, each given by its scores."""
     found = Spread()
     for scores in proposals:
         if len(scores) > 1:
@@ -61,7 +62,7 @@ def spread_of(proposals: Iterable[Sequence[float]]) -> Spread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """The ``difference`` of a proposal's mean score from the base's, below 0 if it gains."""
+    """The ``difference`` of a proposal's mean score from the base's, below 0 for a gain."""
 
     difference: float
     standard_error: float
@@ -70,27 +71,27 @@ class Comparison:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval is on one side of 0."""
-        least = statistics.NormalDist().inv_cdf(1 - self.level / 2)  # Student's t is wider
+        """Whether the confidence interval excludes 0."""
+        least = statistics.NormalDist().inv_cdf(1 - self.level / 2)  # Student's t is larger
         size = abs(self.difference)
         return size > least * self.standard_error and size > self._critical * self.standard_error
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval of the difference that holds with 1 - ``level``."""
+        """The confidence interval of the difference, at a confidence of 1 - ``level``."""
         half = self._critical * self.standard_error
         return self.difference - half, self.difference + half
 
     @property
     def p(self) -> float:
-        """The two-sided p value, to be compared with ``level``."""
+        """The two-sided p-value, to be compared with ``level``."""
         if self.standard_error == 0:  # all scores are equal
             return float(self.difference == 0)
         return float(2 * t_tail(abs(self.difference) / self.standard_error, self.freedom))
 
     @property
     def smallest_gain(self) -> float:
-        """The gain that this test would see with a power of 80 %, in the score's units."""
+        """The gain that this test would find with a power of 80 %, in the score's units."""
         return (self._critical + t_quantile(POWER, self.freedom)) * self.standard_error
 
     @property
@@ -101,11 +102,11 @@ class Comparison:
 def compare(
     base: Sequence[float], ours: Sequence[float], *, earlier: Spread, look: int
 ) -> Comparison:
-    """Student's t of the mean of a proposal's n seeds less that of the base's m.
+    """Student's t of the mean over a proposal's n seeds minus that over the base's m.
 
     The standard error is √(s² / n + s_base² / m). s pools the squares of this proposal, those of
-    ``earlier`` ones, and ``PRIOR_RATIO``² times the base's: with the base's spread alone, a
-    proposal that spreads twice as much would be called better in 9 % of first proposals.
+    ``earlier`` ones, and ``PRIOR_RATIO``² times the base's. With the base's spread alone, 9 % of
+    first proposals that spread twice as much as the base would be called better by chance.
     """
     difference = statistics.fmean(ours) - statistics.fmean(base)
     return _comparison(base, difference, len(ours), spread_of([ours]) + earlier, look)
@@ -132,12 +133,12 @@ def _with_prior(of_base: Spread, ours: Spread) -> Spread:
 def smallest_gain(
     base: Sequence[float], seeds: int, *, earlier: Spread, look: int, more: int = 0
 ) -> float:
-    """The gain that a proposal of so many ``seeds`` shows with a power of 80 %.
+    """The gain that a proposal with this number of ``seeds`` would show with a power of 80 %.
 
     Args:
-        earlier: the spread within earlier proposals, which this and later ones are taken to have
-        look: how many proposals were tested, with this one
-        more: after so many more proposals
+        earlier: the spread within earlier proposals, which later ones are assumed to have too
+        look: the number of proposals tested, including this one
+        more: the number of further proposals tested before it
     """
     known = _with_prior(spread_of([base]), earlier)
     freedom = (more + 1) * (seeds - 1)
@@ -157,17 +158,17 @@ def decide(
 ) -> Verdict | None:
     """The verdict on the scores that a proposal has so far; None while it needs more seeds.
 
-    Only "worse" may come before all seeds are finished, or lost for good: an early end cannot make
+    Only "worse" may come before all seeds are finished or lost, so that an early end cannot make
     "better" more likely.
 
     Args:
-        base: finite scores of at least two seeds
-        ours: those of the proposal's finished seeds
-        planned: how many seeds the proposal gets
-        lost: how many of them failed for other reasons than that they diverged
-        has_diverged: whether one diverged, or has a perplexity that is not finite
+        base: the base's scores, finite, of at least two seeds
+        ours: the scores of the proposal's finished seeds
+        planned: the number of seeds that the proposal gets
+        lost: the number of seeds that failed for another reason than divergence
+        has_diverged: whether a seed diverged, or has a perplexity that is not finite
         earlier: the spread within earlier proposals
-        look: how many proposals were tested, with this one
+        look: the number of proposals tested, including this one
     """
     if has_diverged:
         return Verdict.WORSE

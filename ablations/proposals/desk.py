@@ -18,7 +18,7 @@ from ablations.proposals.scores import Scores, read_scores
 from ablations.run import find_executor, train
 from ablations.runs.options import Options
 from ablations.runs.reuse import Earlier
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import find_scale
 from ablations.tables.plan import (
@@ -40,13 +40,13 @@ from transformer.formats import counted, duration
 from transformer.variant import class_name, split_name
 
 BASE_SEEDS = tuple(range(1, 11))
-# Each has a folder noise-SCALE with runs of the base, unless the project was installed without.
+# Where to find noise-SCALE, with committed runs of the base; an installed package does not have it.
 RESULTS = (Path(experiments.__file__).parent / "results",)
 _SEEDS, _SEEDS_AT = 2, {"quick": 4}
 
 
 class StoppedError(Exception):
-    """A signal ended the training after a checkpoint."""
+    """Raised when a signal ended the training after a checkpoint."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
@@ -56,8 +56,9 @@ class StoppedError(Exception):
 def _declare(*rows: Row) -> Table:
     """Table 3's base with proposals.
 
-    Where Table 3 averages checkpoints too, those are as far apart as in the table of decoding, so
-    that its trainings may serve as the base; final perplexity depends on neither.
+    Except at ``quick``, checkpoints are as far apart as in the decoding table, so that its
+    trainings can serve as the base. Final perplexity does not depend on that, nor on whether
+    checkpoints are averaged too.
     """
     return Table(
         name="try",
@@ -69,16 +70,16 @@ def _declare(*rows: Row) -> Table:
 
 
 def _committed(scale: str) -> Path | None:
-    """The committed results that have runs of the base; None if they are not installed."""
+    """The committed results with runs of the base; None if they are not here."""
     paths = [results / f"noise-{scale}" for results in RESULTS]
     return next((path for path in paths if (path / PLAN_FILE).is_file()), None)
 
 
 class Desk:
-    """The proposals in ``root`` at a scale, whether they are begun or not.
+    """The proposals in ``root`` at a scale, with their plan, their runs and the ledger.
 
     Raises:
-        InputError: if there are runs of another table or scale in ``root``.
+        InputError: if ``root`` has runs of another table or scale.
     """
 
     def __init__(self, root: Path, scale: str, options: Options) -> None:
@@ -89,7 +90,7 @@ class Desk:
         table = _declare()
         plan = make_plan(table, self.scale, table.rows, BASE_SEEDS)
         if not (root / PLAN_FILE).exists() and (results := _committed(scale)) is not None:
-            # Better the slower precision than ten trainings of a base.
+            # A slower precision costs less than ten trainings of the base.
             base = share_arithmetic(plan.base, load_plan(results).base, None, None)
             plan = replace(plan, base=base)
         self.plan = settle_plan(root, plan)
@@ -99,7 +100,7 @@ class Desk:
         self.base, self.base_seeds = self.ledger.base(BASE_SEEDS)
 
     def plan_row(self, proposal: Row) -> PlannedRow:
-        """A proposal on top of the base as it is now, with the seeds that it gets."""
+        """A proposal on top of the current base, with the seeds that it gets."""
         whole = on_base(proposal, self.plan.row(self.base).changes)
         seeds = self.base_seeds[: self.seeds]
         table = _declare(replace(whole, name="proposal"))
@@ -107,9 +108,10 @@ class Desk:
         return replace(planned, name=proposal.name)
 
     def find(self, planned: PlannedRow) -> PlannedRow | None:
-        """The row of a proposal with these settings and this source, if there is one.
+        """The row of an earlier proposal with these settings and this source, if there is one.
 
-        The ledger has the source that was tried; the plan follows edits of the project's classes.
+        The ledger records the source that was tried; the plan follows edits of the project's
+        classes.
         """
         wanted, tried = self._identity(planned), self.ledger.tried
         for each in self.plan.rows:
@@ -123,17 +125,17 @@ class Desk:
         return identity(planned.configure(self.plan.base, seed=0))
 
     def number(self, name: str) -> int:
-        """The number of a row, the base's 0."""
+        """The number of a row; the first base is number 0."""
         return [each.name for each in self.plan.rows].index(name)
 
     def free_name(self, name: str) -> str:
-        """The name of a new row: with its number where another one is called so."""
+        """The name of a new row, with its number if the name is taken."""
         taken = {each.name.lower() for each in self.plan.rows}
         number = len(self.plan.rows)
         return f"{name}-{number}" if name.lower() in taken else name
 
     def add(self, planned: PlannedRow) -> None:
-        """Add a row, or seeds of one."""
+        """Add a row, or replace it by one with more seeds."""
         others = [each for each in self.plan.rows if each.name != planned.name]
         at = self.number(planned.name) if len(others) < len(self.plan.rows) else len(others)
         rows = (*others[:at], planned, *others[at:])
@@ -148,13 +150,13 @@ class Desk:
             self._claim(self.plan)
         if len(self.plan.rows) == 1:
             self._take_results()
-        self.train(self.base, self.base_seeds, says="the base is trained first", retry=True)
+        self.train(self.base, self.base_seeds, says="training the base first", retry=True)
         found = self.scores(self.base, self.base_seeds)
         if len(found.by_seed) < len(self.base_seeds):
             seeds = ", ".join(map(str, sorted({*self.base_seeds} - found.by_seed.keys())))
             why = f" ({found.reasons[0]})" if found.reasons else ""
             raise InputError(
-                f"{self.root / self.base} has no result for seed {seeds}{why}: mend that, and call "
+                f"{self.root / self.base} has no result for seed {seeds}{why}: fix that, and run "
                 "the same command again"
             )
 
@@ -162,7 +164,9 @@ class Desk:
         path = _committed(self.plan.scale)
         if path is None:
             if not any(results.exists() for results in RESULTS):
-                print("no committed runs of the base here: they are in a clone, see docs/runs.md")
+                print(
+                    "there are no committed runs of the base here: a clone has them (docs/runs.md)"
+                )
             return
         try:
             copied = Earlier(path, self.plan).copy(self.root)
@@ -181,21 +185,21 @@ class Desk:
         says: str = "",
         retry: bool = False,
     ) -> None:
-        """Train what is left of a row with these seeds.
+        """Train a row's unfinished runs with these seeds.
 
         Args:
-            deadline: by time.monotonic(): then runs end after a checkpoint
-            says: what is printed, with how long it takes, if something is left
-            retry: also runs that were given up before
+            deadline: when runs end after a checkpoint, by time.monotonic()
+            says: text to print, with the expected time, if any run is left
+            retry: also try runs that were given up before
 
         Raises:
             StoppedError: after a signal.
         """
         for each in (self.base, name):
             trust_copies(self.root, self.number(each))
-        cells = TableCells(self.root)
+        planned = TableRuns(self.root)
         names = [str(Cell(name, seed)) for seed in seeds]
-        runs = {run.name: run for run in cells.folder.look() if run.name in names}
+        runs = {run.name: run for run in planned.folder.look() if run.name in names}
         left = [each for each in names if not runs[each].has_ended]
         if not left:
             return
@@ -204,14 +208,14 @@ class Desk:
             seconds = self._seconds(name, list(runs.values()), len(left), len(executor.places()))
             print(f"{says}: {counted(len(left), 'run')}, about {duration(seconds)}", flush=True)
         options = replace(self.options, retry_failed=retry)
-        received, _ = train(cells, names, executor, options, deadline=deadline)
+        received, _ = train(planned, names, executor, options, deadline=deadline)
         if received is not None:
             raise StoppedError(received)
 
     def _seconds(self, name: str, runs: Sequence[Run], left: int, places: int) -> float:
         known = [run.seconds for run in runs if run.seconds is not None]
         if not known:
-            from ablations.costs.measure import measured_speed  # which imports torch
+            from ablations.costs.measure import measured_speed  # imports torch
 
             config = self.plan.configs[name]
             known = [measured_speed({name: config}).seconds(config, 1)]

@@ -1,4 +1,4 @@
-"""The ledger of proposals, in lines that stay."""
+"""The ledger of proposals, to which lines are only added."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ _ADOPTED = "adopted"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tried:
-    """A line for a proposal that was tried.
+    """The line of a proposal that was tried.
 
-    ``number`` and ``name`` are those of its row. ``classes`` are its as ``Class@digest``,
-    ``settings`` what it changes in the base, options as ``Class.option``. ``base`` is the row that
-    it was compared with, on ``base_seeds``. ``perplexities`` are by seed, None where training
-    diverged; ``differences`` are of the logarithm of perplexity from the base's of the same seed.
-    ``difference`` is that of the means, ``interval`` its interval with 1 - ``level``, and ``p`` is
-    two-sided; they are None without a finished seed, and so is ``look`` for one that was not
-    tested. ``scores`` are the logarithms that were compared, fewer than perplexities after an early
-    end. ``reason`` says more, ``seconds`` are those of its runs together, and ``when`` is UTC.
+    ``number`` and ``name`` are those of its row. ``classes`` are its classes as ``Class@digest``,
+    ``settings`` what it changes in the base, with options as ``Class.option``. ``base`` is the row
+    that it was compared with, on ``base_seeds``. ``perplexities`` are by seed, None where training
+    diverged; ``differences`` are those of the logarithm of perplexity from the base's with the same
+    seed. ``difference`` is that of the means, ``interval`` its confidence interval at 1 - ``level``
+    and ``p`` the two-sided p-value; they are None without a finished seed. ``look`` is the number
+    of the test, None if there was none. ``scores`` are the logarithms that were compared; after an
+    early end they may be fewer than the perplexities. ``reason`` says why there is no score or no
+    verdict, ``seconds`` is the total time of its runs, and ``when`` is UTC.
     """
 
     number: int
@@ -55,9 +56,9 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adopted:
-    """A line for a proposal that was made the base, with the fresh ``seeds`` that it has as such.
+    """The line of a proposal that became the base, with the new ``seeds`` that it has as such.
 
-    ``difference`` of the means of the logarithm of perplexity is from the base before.
+    ``difference`` is that of the mean logarithms of perplexity from the base before.
     """
 
     adopted: int
@@ -72,7 +73,7 @@ class Ledger:
     """The lines of the ledger in a directory, oldest first.
 
     Raises:
-        InputError: if a line but the last cannot be read.
+        InputError: if a line cannot be read; an incomplete last line is ignored.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,36 +82,36 @@ class Ledger:
 
     @property
     def tried(self) -> dict[str, Tried]:
-        """The newest line of each proposal, by its row."""
+        """The newest line of each proposal, by the name of its row."""
         return {line.name: line for line in self.lines if isinstance(line, Tried)}
 
     @property
     def adopted(self) -> list[Adopted]:
-        """The proposals that were made the base."""
+        """The proposals that became the base, oldest first."""
         return [line for line in self.lines if isinstance(line, Adopted)]
 
     def base(self, first_seeds: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        """The row that is the base now, and its seeds; at first those of the base."""
+        """The current base's row and seeds; at first Table 3's base with ``first_seeds``."""
         if not self.adopted:
             return BASE_ROW, tuple(first_seeds)
         return self.adopted[-1].name, self.adopted[-1].seeds
 
     def look(self, name: str) -> int:
-        """How many proposals are tested, with the one of this row: each counts once."""
+        """The number of proposals tested, including this row's; each counts once."""
         before = {line.name: line.look for line in self.tried.values() if line.look is not None}
         return before.get(name) or 1 + max(before.values(), default=0)
 
     def spread(self, *, without: str = "") -> Spread:
-        """The spread within the proposals, but for that of one row."""
+        """The spread within the proposals, leaving out one row's."""
         return spread_of([line.scores for line in self.tried.values() if line.name != without])
 
     def append(self, line: Tried | Adopted) -> None:
-        """Add a line, which is on the disk when this returns."""
+        """Add a line; it is on the disk when this returns."""
         if not self.path.exists():
-            write_atomically(self.path, b"")  # so that the name survives a power cut too
+            write_atomically(self.path, b"")  # so that the file's name also survives a power cut
         kept = _whole_part(self.path)
         with open_plain(self.path, "ab") as file:
-            file.truncate(kept)  # what a kill or a full disk has left of a line
+            file.truncate(kept)  # removes what a kill or a full disk left of a line
             file.write(to_json(to_dict(line), indent=None).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -118,7 +119,7 @@ class Ledger:
 
 
 def _read_lines(path: Path) -> list[Tried | Adopted]:
-    """The lines of a ledger; a last one without its end was never finished."""
+    """The lines of a ledger, without an incomplete last one."""
     lines: list[Tried | Adopted] = []
     content = read_bytes(path)[: _whole_part(path)] if path.exists() else b""
     for number, text in enumerate(content.splitlines(), 1):
@@ -133,11 +134,13 @@ def _read_lines(path: Path) -> list[Tried | Adopted]:
 
 
 def _typed(values: dict[str, object]) -> dict[str, object]:
-    verdict = values.get("verdict")
-    known = [each for each in Verdict if each.value == verdict]
-    return values | ({"verdict": known[0]} if known else {})
+    """The values of a line with its verdict as a ``Verdict``, if it is one."""
+    for verdict in Verdict:
+        if verdict.value == values.get("verdict"):
+            return {**values, "verdict": verdict}
+    return values
 
 
 def _whole_part(path: Path) -> int:
-    """How many bytes of a ledger are whole lines."""
+    """The number of bytes up to the end of the last complete line."""
     return read_bytes(path).rfind(b"\n") + 1 if path.exists() else 0

@@ -24,16 +24,16 @@ from transformer.config import OPTIONS_OF, Config, override, text_settings, to_d
 from transformer.errors import InputError
 from transformer.files import to_json
 
-_FIRST = 2  # seeds after which a proposal that is worse ends early
+_FIRST = 2  # seeds after which a worse proposal ends early
 _MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}
 _LATER = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What ``try`` says: a ``line`` of the ledger in ``directory``, which was there before if it is
-    ``repeated``; the smallest gains that the next proposal, and one after 20 more, would show with
-    a power of 80 %, as logarithms of perplexity.
+    """The answer of ``try``: a ``line`` of the ledger in ``directory``, ``repeated`` if it was
+    there before. The smallest gains are those that the next proposal, and one after 20 more, would
+    show with a power of 80 %, as logarithms of perplexity.
     """
 
     line: Tried | Adopted
@@ -48,7 +48,7 @@ class Answer:
         return int(isinstance(self.line, Tried) and self.line.verdict == Verdict.NONE)
 
     def to_json(self) -> str:
-        """What ``try --json`` prints: the fields of the line, and those here."""
+        """What ``try --json`` prints: the fields of the line, then the other fields."""
         gains = {
             "smallest_gain": self.smallest_gain,
             "smallest_gain_after_20": self.smallest_gain_after_20,
@@ -60,11 +60,11 @@ class Answer:
 def try_proposal(
     what: str, scale: str, directory: Path | None, minutes: float | None, options: Options
 ) -> Answer:
-    """Train a proposal and say whether it is better than the base.
+    """Train a proposal and decide whether it is better than the base.
 
     Args:
-        what: as :func:`ablations.proposals.read.read_proposal` takes it
-        minutes: of training, after which there is no verdict yet
+        what: the proposal, as for :func:`ablations.proposals.read.read_proposal`
+        minutes: minutes of training after which it ends without a verdict
 
     Raises:
         InputError: if it cannot be a proposal.
@@ -97,12 +97,12 @@ def try_proposal(
 
 
 def default_directory(scale: str) -> Path:
-    """Where proposals at a scale are kept by default."""
+    """The default directory of proposals at a scale."""
     return Path("runs") / f"try-{scale}"
 
 
 def _check(desk: Desk, planned: PlannedRow) -> None:
-    """Refuse a proposal that cannot be compared with the base, or cannot be made."""
+    """Refuse a proposal that cannot be compared with the base, or whose model cannot be made."""
     from transformer.training.method import make_module
 
     if desk.find(planned) is not None:
@@ -110,18 +110,18 @@ def _check(desk: Desk, planned: PlannedRow) -> None:
     config, base = planned.configure(desk.plan.base), desk.plan.configs[desk.base]
     if text_settings(config) != text_settings(base):
         raise InputError(
-            f"{planned.name} changes the text or its vocabulary, and perplexities compare on the "
-            "same word-pieces alone: try another change"
+            f"{planned.name} changes the text or its vocabulary, but perplexities can only be "
+            "compared on the same word-pieces: try another change"
         )
     if _trained(config) == _trained(base):
         raise InputError(
-            f"{planned.name} changes nothing that is trained: its settings are the base's"
+            f"{planned.name} changes nothing in the training: its settings are the base's"
         )
     make_module(config)
 
 
 def _trained(config: Config) -> Config:
-    """What perplexity depends on."""
+    """The settings that perplexity depends on, the same for all seeds."""
     found = identity(override(config, seed=0))
     return replace(found, decoding=type(found.decoding)())
 
@@ -138,7 +138,7 @@ def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
         found = desk.scores(planned.name, batch)
         _check_data(desk, planned, found, base)
         if not found.diverged and (found.left or len(found.lost) == len(batch)):
-            verdict = Verdict.NONE  # if all of the first are lost, more would be
+            verdict = Verdict.NONE  # out of time, or all lost: further seeds would be lost too
             break
         verdict = decide(
             tuple(base.by_seed.values()),
@@ -164,15 +164,19 @@ def _check_data(desk: Desk, planned: PlannedRow, found: Scores, base: Scores) ->
     if len(data) > 1:
         raise InputError(
             f"{planned.name} was trained on other data ({', '.join(sorted(found.data))}) than the "
-            f"base ({', '.join(sorted(base.data))}): remove {desk.root / desk.base}, and the base "
-            "is trained here too"
+            f"base ({', '.join(sorted(base.data))}): remove {desk.root / desk.base} to train the "
+            "base here too"
         )
 
 
 def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict: Verdict) -> Tried:
-    """The line of a proposal, without a test."""
+    """The line of a proposal, without the numbers of a test."""
     of_base = desk.plan.row(desk.base).changes
-    own = {x: y for x, y in planned.changes.items() if x not in OPTIONS_OF and of_base.get(x) != y}
+    own = {
+        name: value
+        for name, value in planned.changes.items()
+        if name not in OPTIONS_OF and of_base.get(name) != value
+    }
     perplexities = {str(seed): math.exp(score) for seed, score in found.by_seed.items()}
     differences = {
         str(seed): score - base.by_seed[seed]
@@ -181,7 +185,7 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
     }
     reason = found.reasons[0] if found.reasons else ""
     if verdict == Verdict.NONE and found.left:
-        reason = "not all seeds were finished in time: the same command continues"
+        reason = "not all seeds finished in time: the same command continues"
     return Tried(
         number=desk.number(planned.name),
         name=planned.name,
@@ -200,7 +204,7 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
 
 
 def _with_test(line: Tried, base: Scores, found: Scores, earlier: Spread, look: int) -> Tried:
-    """The line with the figures of the test, which a diverged run leaves out."""
+    """The line with the numbers of the test; a diverged run has no interval and no p-value."""
     line = replace(line, look=look, scores=found.values)
     if not found.values:
         return line
@@ -212,12 +216,12 @@ def _with_test(line: Tried, base: Scores, found: Scores, earlier: Spread, look: 
 
 
 def now() -> str:
-    """The time as lines have it."""
+    """The current time, as in the lines of the ledger."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def answer_of(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Answer:
-    """The answer with this line, and with what the next proposals can show."""
+    """The answer with this line, and with the gains that the next proposals would show."""
     ledger = Ledger(desk.root)
     name, seeds = ledger.base(desk.base_seeds)
     base = desk.scores(name, seeds).values

@@ -1,4 +1,4 @@
-"""Read a proposal, and keep its source."""
+"""Read a proposal, and keep a copy of its source."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from transformer.python_files import load_file
 from transformer.sources import is_installed
 from transformer.variant import class_name, load, source_file, split_name, trust, variant_name
 
-CLASSES = "classes"  # in the directory: for each proposal a folder with its source
+CLASSES = "classes"  # the folder in which each proposal has a folder with its source
 
 
 def read_proposal(what: str) -> Row:
-    """The row of ``FILE.py:Class``, ``module:Class`` or ``FILE.py``: what it changes in Table 3's
+    """The row of ``FILE.py:Class``, ``module:Class`` or ``FILE.py``, with its changes to Table 3's
     base.
 
-    A file alone has a table of one row besides its base, or one class.
+    A file without a class name must have a table with one row besides its base, or a single class.
 
     Raises:
-        InputError: if there is none, or it cannot be told which.
+        InputError: if there is no proposal in it, or more than one.
     """
     if not what.endswith(".py"):
         return _row_of_class(what)
@@ -39,16 +39,18 @@ def read_proposal(what: str) -> Row:
         return _row_of_table(what, table)
     names = _own_classes(module)
     if len(names) != 1:
-        found = f"{len(names)} classes ({', '.join(names)})" if names else "no class"
+        found = "no class that is a model or a method"
+        if names:
+            found = f"{len(names)} classes ({', '.join(names)}) that are models or methods"
         raise InputError(
-            f"{what} has {found} that is a model or a method, and no TABLE: name one, as in "
+            f"{what} has {found}, and no TABLE: choose a class, as in "
             f"{what}:{names[0] if names else 'MyTransformer'}"
         )
     return _row_of_class(f"{what}:{names[0]}")
 
 
 def _own_classes(module: ModuleType) -> list[str]:
-    """The names of the models and methods that a file defines, without those that others extend."""
+    """The names of the models and methods that a file defines and does not extend itself."""
     from transformer import Transformer, TransformerModule
 
     found: list[type[Any]] = []
@@ -71,8 +73,8 @@ def _row_of_class(what: str) -> Row:
         of = "method"
     else:
         raise InputError(
-            f"{class_name(name)} in {source_file(name)} is neither a subclass of Transformer, a "
-            "model, nor of TransformerModule, a method"
+            f"{class_name(name)} in {source_file(name)} is neither a model (a subclass of "
+            "Transformer) nor a method (a subclass of TransformerModule)"
         )
     check_name("row", class_name(name))
     return Row(name=class_name(name), reported=Reported(), changes=class_changes(of, name))
@@ -81,32 +83,36 @@ def _row_of_class(what: str) -> Row:
 def _row_of_table(what: str, table: Table) -> Row:
     if table.base != BASE:
         raise InputError(
-            f"{what}: its base is not Table 3's, with which proposals are compared: take BASE, and "
-            "put what differs into the row"
+            f"{what}: its base is not Table 3's, with which proposals are compared: use BASE, and "
+            "put your changes into the row"
         )
     rows = [row for row in table.run_rows if row.changes]
     if len(rows) != 1:
         raise InputError(
             f"{what} has {len(rows)} rows besides its base, but one proposal is tried at a time: "
-            "leave one"
+            "keep one"
         )
     return Row(name=rows[0].name, reported=Reported(), changes=rows[0].changes)
 
 
 def on_base(row: Row, base: dict[str, Value]) -> Row:
-    """The row with the changes of the ``base`` that it is compared with, under its own."""
+    """The row on top of the changes of the ``base`` that it is compared with."""
     replaced = tuple(
         option_name(str(base[of]), "") for of in OPTIONS_OF if of in row.changes and base.get(of)
     )
-    kept = {x: y for x, y in base.items() if not (is_option(x) and x.startswith(replaced))}
+    kept = {
+        name: value
+        for name, value in base.items()
+        if not (is_option(name) and name.startswith(replaced))
+    }
     return replace(row, changes={**kept, **row.changes})
 
 
 def keep_sources(root: Path, number: int, row: Row) -> Row:
-    """The row with the classes of files replaced by copies of them in ``root``.
+    """The row with classes from the user's files replaced by copies in ``root``.
 
-    A file may so be edited and tried again, or while it is tried; each of its versions is a
-    proposal of its own.
+    So a file may be edited while it is tried, and tried again; each version is a proposal of its
+    own.
     """
     changes = dict(row.changes)
     for of in OPTIONS_OF:
@@ -117,7 +123,7 @@ def keep_sources(root: Path, number: int, row: Row) -> Row:
 
 
 def _copy(name: str, folder: Path, number: int) -> str:
-    """Copy the files that a class needs; its name in the copy, whose file no other is called as."""
+    """Copy the files that a class needs; return its name in the copy, whose file name is unique."""
     module, kind, digest = split_name(name)
     file = source_file(name)
     make_directory(folder)
@@ -130,7 +136,7 @@ def _copy(name: str, folder: Path, number: int) -> str:
     write_atomically(copy, file.read_bytes())
     found = variant_name(f"{copy}:{kind}")
     if split_name(found)[2] != digest:
-        raise InputError(f"{file} was edited just now, or cannot be copied: try again")
+        raise InputError(f"{file} was just edited, or cannot be copied: try again")
     return found
 
 

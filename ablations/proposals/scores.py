@@ -16,8 +16,9 @@ from experiments.records.run import Run
 class Scores:
     """The scores of a row: logarithms of finite perplexities by seed.
 
-    ``left`` have no end yet, ``lost`` are given up, and ``diverged`` have no usable perplexity;
-    ``reasons`` say why seeds are lost, and ``seconds`` are those of all runs together.
+    ``left`` are seeds that have not ended, ``lost`` were given up, and ``diverged`` have no usable
+    perplexity. ``reasons`` say why seeds were lost, ``seconds`` is the total time of all runs, and
+    ``data`` has the digests of the data that they were trained on.
     """
 
     by_seed: dict[int, float]
@@ -35,7 +36,7 @@ class Scores:
 
 
 def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scores:
-    """The scores of a row with these seeds, from files that are as its runs left them."""
+    """The scores of a row with these seeds, from checked files."""
     row = replace(plan.row(name), seeds=tuple(seeds))
     runs = TableFolder(root, replace(plan, rows=(row,))).runs()
     diverged = [run for run in runs if run.result is not None and run.result.has_diverged]
@@ -43,25 +44,24 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
     lost = [run for run in runs if run.is_given_up]
     ended = {run.name for run in (*finite, *lost, *diverged)}
     return Scores(
-        by_seed={_seed(x): math.log(x.result.perplexity) for x in finite if x.result},
+        by_seed={_seed(run): math.log(run.result.perplexity) for run in finite if run.result},
         left=tuple(_seed(run) for run in runs if run.name not in ended),
         lost=tuple(map(_seed, lost)),
         diverged=tuple(map(_seed, diverged)),
         reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
         seconds=sum(run.seconds or 0.0 for run in runs),
-        data=frozenset(x.result.data_digest or "" for x in finite if x.result),
+        data=frozenset(run.result.data_digest or "" for run in finite if run.result),
     )
 
 
 def _reason(run: Run) -> str:
-    """Why a run has no score, as far as its files say so."""
+    """Why a run has no score, if its files say so; else empty."""
     if run.result is not None:
         if not run.result.has_diverged:
             return ""
-        step = run.result.diverged_at
-        return (
-            "training ended on a plateau" if step is None else f"training diverged at step {step}"
-        )
+        if run.result.diverged_at is None:
+            return "training ended on a plateau"
+        return f"training diverged at step {run.result.diverged_at}"
     return run.problem or (run.failures[-1].reason if run.failures else "")
 
 

@@ -1,4 +1,4 @@
-"""Say in a few lines what became of a proposal."""
+"""Describe the outcome of a proposal in a few lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformer import formats
 
 
 def percent(difference: float) -> str:
-    """A difference of logarithms as one of perplexity, in per cent."""
+    """A difference in the logarithm of perplexity as one of perplexity, in per cent."""
     return f"{formats.difference(100 * math.expm1(difference), 2)} %"
 
 
@@ -27,7 +27,7 @@ def describe(answer: Answer) -> Iterator[str]:
     else:
         yield from _describe_tried(line, repeated=answer.repeated)
     now, later = percent(-answer.smallest_gain), percent(-answer.smallest_gain_after_20)
-    yield f"smallest gain seen with 80 % power: {now} by the next, {later} after 20 more"
+    yield f"smallest gain to show with 80 % power: {now} for the next, {later} after 20 more"
     yield f"ledger: {ledger}"
     if isinstance(line, Tried) and line.verdict == Verdict.BETTER and not answer.repeated:
         yield f"to make it the base: try --adopt {line.number} with the same scale and directory"
@@ -41,8 +41,8 @@ def _describe_tried(line: Tried, *, repeated: bool) -> Iterator[str]:
         if line.interval is not None and line.level is not None and line.p is not None:
             low, high = map(percent, line.interval)
             text += (
-                f" ({100 * (1 - line.level):.4g} %: {low} to {high}), p = {line.p:.2g}, tested at "
-                f"{line.level:.2g} as number {line.look} of its ledger"
+                f" ({100 * (1 - line.level):.4g} % CI {low} to {high}), p = {line.p:.2g}, tested "
+                f"at {line.level:.2g} as number {line.look} of its ledger"
             )
         yield text
     finished = sum(value is not None for value in line.perplexities.values())

@@ -1,6 +1,6 @@
-"""A table's report from its result files alone.
+"""Reports, made from result files alone.
 
-``numbers`` reads the files and computes all numbers once, by the formulas of ``statistics``;
-``grids``, ``sentences`` and ``figures`` show them, and ``layout`` writes the files by templates,
-also those of the reports of searches and of Table 1.
+``numbers`` reads a table's files and computes all numbers once, by the formulas of ``statistics``.
+Other modules make grids, sentences and plots of them, and ``layout`` writes the files with
+templates. Searches and Table 1 have reports of the same layout.
 """

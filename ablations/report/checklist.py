@@ -12,8 +12,8 @@ from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.search import describe_trial
 from ablations.search.search import Search
-from ablations.search.space import Parameter
-from ablations.search.trials import Trial, best
+from ablations.search.space import Hyperparameter
+from ablations.search.trials import SearchTrial, best
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.estimate import CONFIDENCE, Estimate
 from experiments.records.progress import RunState, printable
@@ -28,8 +28,8 @@ Answers = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a checklist, in our words: its number, or the section it is in, and the subjects
-    that answer it; none if the authors alone can.
+    """An item of a checklist in our words, with its number or section, and the subjects that answer
+    it; none if only the authors can.
     """
 
     number: str
@@ -39,7 +39,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Checklist:
-    """A checklist with the address of its own wording."""
+    """A checklist, with the address of its official wording."""
 
     title: str
     source: str
@@ -67,10 +67,10 @@ CHECKLISTS = (
             Item("C2", "experimental setup, search and best values", ("setup", "search", "best")),
             Item(
                 "C3",
-                "descriptive statistics, and whether of a mean, a maximum or a single run",
+                "descriptive statistics: means, maxima or single runs",
                 ("runs", "scores"),
             ),
-            Item("C4", "packages with implementation and settings", ("packages", "measures")),
+            Item("C4", "packages used, with versions and settings", ("packages", "measures")),
             Item("D1 to D5", "human annotators and participants"),
             Item("E1", "AI assistants"),
         ),
@@ -87,14 +87,14 @@ CHECKLISTS = (
             Item("datasets", "splits", ("splits",)),
             Item("datasets", "excluded data and preprocessing", ("excluded",)),
             Item("datasets", "link to the data", ("sources",)),
-            Item("datasets", "how new data were collected"),
+            Item("datasets", "collection of new data"),
             Item("code", "dependencies", ("packages",)),
             Item("code", "code for training and evaluation", ("code",)),
             Item("code", "trained models"),
-            Item("code", "README with results and their commands", ("code",)),
+            Item("code", "README with results and the commands for them", ("code",)),
             Item(
                 "results",
-                "range of hyperparameters, how the best were selected, and all values",
+                "range of hyperparameters, selection of the best, and all values",
                 ("search", "best", "setup"),
             ),
             Item("results", "exact number of training and evaluation runs", ("runs",)),
@@ -109,14 +109,14 @@ _YOURS = "yours to answer"
 
 
 def checklist(folder: TableFolder | SearchFolder) -> str:
-    """The checklists as Markdown, with what the records of a table or a search answer."""
+    """The checklists as Markdown, answered from the records of a table or a search."""
     if isinstance(folder, SearchFolder):
         answers = dict(_of_search(folder))
     else:
         answers = dict(_of_table(folder))
     lines = [f"# Checklists: {printable(folder.title)}"]
     for each in CHECKLISTS:
-        lines += ["", f"## {each.title}", "", f"The wording is in {each.source}.", ""]
+        lines += ["", f"## {each.title}", "", f"Official wording: {each.source}", ""]
         for item in each.items:
             lines += _lines(item, answers)
     return "\n".join(lines)
@@ -146,12 +146,12 @@ def _of_table(folder: TableFolder) -> Iterator[Subject]:
     yield "setup", [*_base(plan.base), *changes, f"all settings: {PLAN_FILE}"]
     yield (
         "search",
-        ["this table searched nothing: if its settings come from a search, add that one's answers"],
+        ["this table searched nothing: if its settings come from a search, add that search's"],
     )
     seeds = (
         f"{row.name} {len(row.results)} of {len(row.seeds)}" for row in table.rows if row.seeds
     )
-    trained = f"trainings: {len(table.trained)}, each with a seed of its own in its row"
+    trained = f"trainings: {len(table.trained)}, each with its own seed within a row"
     yield "runs", [f"finished runs by row: {', '.join(seeds)}", f"{trained} ({_seeds(table)})"]
     yield "scores", [*_scores(table)]
     yield "code", [*_code(table.results), f"`{_command(table)}`"]
@@ -179,7 +179,7 @@ def _command(table: TableNumbers) -> str:
 
 
 def _scores(table: TableNumbers) -> Iterator[str]:
-    """The scores of each row, those of the validation set beside those of the test set."""
+    """The scores of each row, on the validation set beside those on the test set."""
     if not table.results:
         return
     interval = f"{CONFIDENCE:.0%} confidence intervals by Student's t over the seeds"
@@ -222,7 +222,7 @@ def _of_search(folder: SearchFolder) -> Iterator[Subject]:
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
     ended = f"trials: {search.trials} planned; {counts}"
     steps = sum(trial.step for trial in pruned)
-    took = [f"pruned trials took {steps:,} steps, which totals of time leave out"] if pruned else []
+    took = [f"pruned trials took {steps:,} steps, which the times do not include"] if pruned else []
     yield "runs", [ended, *took, f"all with seed {search.base.training.seed}"]
     again = folder.confirmation
     confirmed = [] if again is None else [*_scores(compute_numbers(again))]
@@ -236,12 +236,12 @@ def _of_search(folder: SearchFolder) -> Iterator[Subject]:
 
 
 def _bounds(search: Search) -> Iterator[str]:
-    """The bounds of each parameter, in the units of the space."""
+    """The bounds of each hyperparameter, in the units of the space."""
     for each in search.declared:
         yield f"{each.name}: {_range(each)}"
 
 
-def _range(parameter: Parameter) -> str:
+def _range(parameter: Hyperparameter) -> str:
     if parameter.kind == "choice":
         return f"one of {', '.join(map(str, parameter.choices))}"
     kind = "log-uniform" if parameter.log else "uniform"
@@ -250,16 +250,16 @@ def _range(parameter: Parameter) -> str:
 
 def _method(search: Search) -> Iterator[str]:
     yield (
-        f"sampler {search.sampler} with seed {search.seed}, pruner {search.pruner}; the trial with "
-        "the lowest perplexity on the validation set is the best"
+        f"sampler {search.sampler} with seed {search.seed}, pruner {search.pruner}; the best trial "
+        "is the one with the lowest perplexity on the validation set"
     )
     yield search.describe_rungs()
 
 
-def _scores_of_trials(trials: Sequence[Trial]) -> Iterator[str]:
+def _scores_of_trials(trials: Sequence[SearchTrial]) -> Iterator[str]:
     found = best(trials)
     if found is not None and found.result is not None:
-        yield f"the best of a single run each, on the validation set: {_valid(found.result)}"
+        yield f"the best trial, a single run, on the validation set: {_valid(found.result)}"
 
 
 def _valid(result: Result) -> str:
@@ -267,7 +267,7 @@ def _valid(result: Result) -> str:
 
 
 def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject]:
-    """What is known of the text, of each corpus."""
+    """What is known of each corpus."""
     corpora = {config.data.corpus.name: config.data for config in configs}
     licence: list[str] = []
     languages: list[str] = []
@@ -278,11 +278,11 @@ def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject
         languages.append(f"{name}: {corpus.source_language} to {corpus.target_language}")
         rules = [f"training pairs with over {data.max_length} word-pieces on a side"]
         if data.max_length_ratio is not None:
-            rules.append(f"with one side over {data.max_length_ratio:g} times as long")
+            rules.append(f"pairs with one side over {data.max_length_ratio:g} times as long")
         if data.drop_duplicates:
             rules.append("all but the first of equal pairs")
         excluded.append(
-            f"{name}: {', '.join(rules)}; `python -m experiments prepare` prints the numbers"
+            f"{name}: {', '.join(rules)}; `python -m experiments prepare` prints how many"
         )
     yield "licence", licence
     yield "languages", languages
@@ -291,7 +291,7 @@ def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject
 
 
 def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Subject]:
-    """The splits and the sources of the text, of each kind of data that runs recorded."""
+    """The splits and the sources of the text, for all data that runs recorded."""
     splits: dict[str, None] = {}
     sources: dict[str, None] = {}
     for run in runs:
@@ -308,7 +308,7 @@ def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Subject]:
 
 
 def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterator[Subject]:
-    """Infrastructure, compute, packages and measures of finished runs."""
+    """The infrastructure, compute, packages and measures of finished runs."""
     known = dict(facts_of_results(results, trained))
     if not known:
         return
@@ -318,8 +318,8 @@ def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterato
         "compute",
         [
             f"training: {seconds / 3_600:,.1f} device hours, {known['total arithmetic']}, of "
-            f"{formats.counted(len(trained), 'finished training')}; attempts that failed and "
-            "scoring are not counted"
+            f"{formats.counted(len(trained), 'finished training')}, without failed attempts and "
+            "scoring"
         ],
     )
     yield "packages", [f"versions: {known['versions']}"] if "versions" in known else []

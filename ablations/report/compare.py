@@ -18,10 +18,11 @@ from transformer.errors import InputError, unknown_name
 
 
 def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None) -> Iterator[str]:
-    """Compare BLEU of two rows: a line per seed, by randomising its lines, and one over all.
+    """Compare the BLEU of two rows: a line for each seed, by randomising over the translated lines,
+    and one over all seeds.
 
     Args:
-        second: the row from whose BLEU that of ``first`` is subtracted
+        second: the row whose BLEU minus that of ``first`` is the difference
         seeds: such as ``1-3``; None for all that both rows have finished
     """
     rows = {row.name: row.seeds for row in folder.plan.rows}
@@ -31,13 +32,13 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
     finished: dict[int, tuple[Run, Run]] = {}
     for seed in rows[first]:
         ours, theirs = (folder.read(str(Cell(row, seed))) for row in (first, second))
-        # One that diverged has translated nothing.
+        # A run that diverged has translated nothing.
         if all(run.result and run.diverged_at is None for run in (ours, theirs)):
             finished[seed] = ours, theirs
     chosen = tuple(finished) if seeds is None else parse_seeds(seeds)
     if first == second or not chosen or not finished.keys() >= set(chosen):
         known = ", ".join(map(str, finished)) or "none"
-        raise InputError(f"takes two rows and seeds that both have finished; these are: {known}")
+        raise InputError(f"give two rows, and seeds that both have finished; those are: {known}")
     pairs: list[Significance] = []
     for seed in chosen:
         pair = compare_runs(*finished[seed], split="valid")
@@ -54,17 +55,17 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
 
 
 def _over_seeds(differences: Sequence[float], first: str, second: str) -> str:
-    """The difference over seeds, which a test over lines does not show."""
+    """The difference over seeds, whose noise a test over lines does not see."""
     low, high = MEASURES["bleu"].scale
     over = estimate(differences, (low - high, high - low))
     if over is None or over.within_noise is None:
-        return "one seed: p is of the choice of lines only; run --seeds 1,2,3 adds seeds"
+        return "one seed: p covers only the choice of lines; run --seeds 1,2,3 adds seeds"
     better, worse = (second, first) if over.mean > 0 else (first, second)
     verdict = f"{better} is better than {worse}"
     if over.within_noise:
         seeds = needed(required_seeds(over))
-        verdict = f"within noise; approximate seeds needed to tell them apart: {seeds}"
+        verdict = f"within noise; seeds needed to tell them apart, roughly: {seeds}"
     return (
         f"over {over.count} seeds: difference {formats.difference(over.mean, 2)}, "
-        f"95 % in {interval(over, 2, signed=True)}: {verdict}"
+        f"95 % CI {interval(over, 2, signed=True)}: {verdict}"
     )

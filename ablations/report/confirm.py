@@ -1,4 +1,4 @@
-"""Compare a row trained again with its committed runs."""
+"""Compare new runs of a row with its committed runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.records.result import Measure, Result
 from transformer import formats
 from transformer.errors import InputError, unknown_name
 
-# Why digits of one seed may differ: a device's name says how many threads it has.
+# Why runs of one seed may differ in digits; a device's name includes its number of threads.
 _MAY_DIFFER = {
     "precision": "another precision",
     "device": "another device",
@@ -32,10 +32,10 @@ Results = Mapping[int, Result]
 
 
 def check_confirmable(there: TableFolder, row: str) -> None:
-    """Check that a committed row has results, of the source that its classes have now.
+    """Check that a committed row has results, trained with the current source of its classes.
 
     Raises:
-        InputError: if not; it names the commit that has the source.
+        InputError: if not; for another source it names the commit that has it.
     """
     known = [each.name for each in there.plan.rows if each.seeds]
     if row not in known:
@@ -45,7 +45,7 @@ def check_confirmable(there: TableFolder, row: str) -> None:
         if run.state == RunState.STALE:
             commit = there.commit(run.name)
             raise InputError(
-                f"row {row} of {there.path} was trained otherwise ({run.problem}): check out "
+                f"row {row} of {there.path} was trained differently ({run.problem}): check out "
                 f"commit {commit} to train it again"
             )
     if not any(run.result for run in runs):
@@ -53,15 +53,14 @@ def check_confirmable(there: TableFolder, row: str) -> None:
 
 
 def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> Iterator[str]:
-    """Say for each measure how the new runs of a row differ from the committed ones."""
+    """Lines that say for each measure how a row's new runs differ from the committed ones."""
     results = _results(there)
     old, new = results[row], _results(here)[row]
     fresh = {seed: result for seed, result in new.items() if seed not in old}
-    yield (
-        f"{row} of {there.title}: {_seeds(fresh)} trained here, {_seeds(old)} in {there.path}"
-        if fresh
-        else f"{row} of {there.title}: no fresh seed is finished here"
-    )
+    if fresh:
+        yield f"{row} of {there.title}: {_seeds(fresh)} trained here, {_seeds(old)} in {there.path}"
+    else:
+        yield f"{row} of {there.title}: no new seed is finished here"
     for seed in sorted(new.keys() & old.keys()):
         yield f"  seed {seed}: {_by_digit(old[seed], new[seed], there.plan.compared)}"
     if not fresh:
@@ -91,22 +90,22 @@ def _values(results: Results, measure: Measure) -> dict[int, float]:
 
 
 def _by_digit(old: Result, new: Result, measures: Sequence[Measure]) -> str:
-    """Whether two runs of one seed have the same scores, and if not, what may be the reason."""
+    """Whether two runs of one seed have the same scores, and if not, what the reason may be."""
     if all(measure.of(old) == measure.of(new) for measure in measures):
         return "every digit is the same"
     others = [
         word for name, word in _MAY_DIFFER.items() if getattr(old, name) != getattr(new, name)
     ]
     if others:
-        return f"other digits, with {' and '.join(others)}"
-    return "other digits, though precision, device and versions are the same"
+        return f"different digits, with {' and '.join(others)}"
+    return "different digits, though precision, device and versions are the same"
 
 
 def _spread(
     results: Mapping[str, Results], trainings: Sequence[Training], row: str, measure: Measure
 ) -> Pool | None:
-    """The spread of runs of one row, over all rows of the committed table if they spread alike; of
-    rows of one training, one counts.
+    """How much runs of one row vary, pooled over the committed table's rows; of the rows that share
+    a training, only one counts.
     """
     chosen = [row]
     for training in trainings:
@@ -118,7 +117,9 @@ def _spread(
 def _compare(
     measure: Measure, old: Mapping[int, float], new: Mapping[int, float], spread: Pool | None
 ) -> Iterator[str]:
-    """The difference of the means and its interval, and the least one that would have shown."""
+    """Lines with the difference of the means, its confidence interval and verdict, and the smallest
+    difference that this many seeds would show.
+    """
     if not old or not new:
         return
     digits = max(2, measure.digits)
@@ -131,18 +132,18 @@ def _compare(
         return
     low, high = (formats.difference(end, digits) for end in found.interval)
     verdict = "no difference" if found.within_noise else "DIFFERENT"
-    yield f"{text}{formats.difference(found.mean, digits)} (95 %: {low} to {high}): {verdict}"
+    yield f"{text}{formats.difference(found.mean, digits)} (95 % CI {low} to {high}): {verdict}"
     least = smallest_shown(found)
-    yield f"  so many seeds would show a difference of {write(least, digits)} in 80 % of cases"
+    yield f"  this many seeds would show a difference of {write(least, digits)} in 80 % of cases"
 
 
 def confirmation(
     old: Mapping[int, float], new: Mapping[int, float], spread: Pool | None
 ) -> Estimate:
-    """The mean of the ``new`` runs less that of the ``old``, which share no seed.
+    """The mean of the ``new`` runs minus that of the ``old``, which share no seed.
 
-    Its standard error is s · √(1/n + 1/m) with the ``spread`` s of runs of one row; if rows spread
-    too differently to have one, that of these two samples.
+    Its standard error is s · √(1/n + 1/m), where s is the ``spread`` of runs of one row. If rows
+    spread too differently to pool, s is pooled over these two samples alone.
     """
     means = [math.fsum(values.values()) / len(values) for values in (old, new)]
     mean = means[1] - means[0]
@@ -155,7 +156,7 @@ def confirmation(
 
 
 def smallest_shown(found: Estimate) -> float:
-    """The true difference that a test at 5 % with this standard error finds in 80 % of cases."""
+    """The true difference that a 5 % test with this standard error finds in 80 % of cases."""
     freedom, error = found.pooled_freedom, found.standard_error
     if freedom is None or error is None:
         raise ValueError("an estimate without a pooled spread")

@@ -10,7 +10,7 @@ from ablations.report.statistics import share_interval
 
 
 def shares_of_diverged(table: TableNumbers) -> Iterator[str]:
-    """A line for each row of which a run diverged, then one for the others; none if no run did."""
+    """A line for each row with a diverged run, then lines for the others; none if none diverged."""
     rows = [row for row in table.rows if row.results]
     if not any(row.diverged for row in rows):
         return
@@ -26,10 +26,10 @@ def shares_of_diverged(table: TableNumbers) -> Iterator[str]:
 
 def _share(count: int, total: int) -> str:
     low, high = share_interval(count, total)
-    return f"diverged: {count} of {total} (95 %: {100 * low:.0f} % to {100 * high:.0f} %)"
+    return f"diverged: {count} of {total} (95 % CI {100 * low:.0f} % to {100 * high:.0f} %)"
 
 
 def _steps(row: RowNumbers) -> str:
-    """Where training ended; runs on a plateau took all steps."""
+    """The steps at which training ended; runs on a plateau took all steps."""
     ended = sorted(result.diverged_at for result in row.diverged if result.diverged_at)
     return f", at step {', '.join(f'{step:,}' for step in ended)}" if ended else ""

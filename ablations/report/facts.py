@@ -1,4 +1,4 @@
-"""The set-up of a table or search, and its costs."""
+"""The set-up and the cost of a table or search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHARED = {
 
 
 def cost_grid(table: TableNumbers) -> Grid:
-    """The cost of each row: means over its runs."""
+    """The cost of each row, as means over its runs."""
     of_paper = "with 40,960 rows"
     heads = ("row", "seeds", "parameters (M)", of_paper, "FLOPs", "tokens/s", "training")
     lines: list[list[str]] = []
@@ -85,10 +85,10 @@ def facts_of_base(base: Config) -> Iterator[tuple[str, str]]:
 def facts_of_results(
     results: Sequence[Result], trained: Sequence[Result] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Hardware, versions and totals of runs; where the runs differ, which of them do.
+    """Hardware, versions and totals of runs; where runs differ, it names them.
 
     Args:
-        trained: a result of each training, if runs share some
+        trained: one result for each training, if runs share trainings
     """
     trained = results if trained is None else trained
     if not results:
@@ -111,7 +111,7 @@ def facts_of_results(
 
 
 def _tally(results: Sequence[Result], field: str) -> str:
-    """The value that all share, or each value with its runs, those of the commonest counted."""
+    """The value that all runs share, or each value with its runs (the commonest with a count)."""
     runs: dict[str, list[str]] = defaultdict(list)
     for result in results:
         value = getattr(result, field) or "not recorded"

@@ -1,4 +1,4 @@
-"""The figures of a table's report, from its numbers."""
+"""The plots of a table's report."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from experiments.figures.style import Record, Spec
 from experiments.records.result import Measure
 
 _WIDTH = 400
-_WIDE, _HIGH = 480, 340  # of the agreement with the paper
+_WIDE, _HIGH = 480, 340  # for the agreement with the paper
 _LEGEND: Spec = {"orient": "bottom", "symbolOpacity": 1}
-_DASHED: Spec = {"strokeDash": [3, 3], "color": style.GREY}  # seen on white and in the dark
+_DASHED: Spec = {"strokeDash": [3, 3], "color": style.GREY}  # visible on light and dark pages
 _INTERVAL: Spec = {"where": "isValid(datum.low)", "strokeWidth": 2, "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
@@ -48,7 +48,7 @@ _SIZES = {
 
 
 def table_figures(table: TableNumbers) -> Iterator[Figure]:
-    """All figures for which there are enough values."""
+    """All plots for which there are enough values."""
     for measure in table.measures:
         rows = _differences(table, measure)
         in_paper = [row for row in rows if row["paper"] is not None]
@@ -112,8 +112,8 @@ def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
 
 
 def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
-    """Each row's difference from the base here against the paper's, with its interval."""
-    # The large differences of a few rows would press all others together on a linear axis.
+    """Each row's difference from the base, with its confidence interval, against the paper's."""
+    # On a linear axis the large differences of a few rows would squeeze all others together.
     typical_paper = median(abs(row["paper"]) for row in rows) or 1
     typical_ours = median(abs(row["ours"]) for row in rows) or 1
     x = style.axis("paper", f"Δ {measure.title} in the paper", symlog=typical_paper)
@@ -130,7 +130,7 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     if any(row["low"] is not None for row in rows):
         ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
         layers.append(style.layer("rule", {**ends, "color": looks["color"]}, **_INTERVAL))
-        with_intervals = ", with 95 % intervals"
+        with_intervals = ", with 95 % confidence intervals"
     layers += labels
     point = {"x": x, "y": y, **looks, "tooltip": shown}
     layers.append(style.layer("point", point, filled=True, size=70, opacity=1))
@@ -144,14 +144,14 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     return Figure(
         name=f"agreement-{measure.name}",
         spec=spec,
-        caption=f"{measure.title}: each row's difference from the base, the paper's from left "
-        f"to right and ours upwards{with_intervals}, on scales that are logarithmic but near 0. "
-        "Rows in the lower left and upper right quarters change in the same direction.",
+        caption=f"{measure.title}: each row's difference from the base, the paper's across and "
+        f"ours upwards{with_intervals}, on axes that are logarithmic except near 0. Rows in the "
+        "lower left and upper right quarters change in the same direction.",
     )
 
 
 def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
-    """A forest plot: a line for each row with its difference from the base and the interval."""
+    """A forest plot: each row's difference from the base with its confidence interval."""
     x = style.axis("ours", f"Δ {measure.title}")
     order = [row["row"] for row in rows]
     y = {"field": "row", "sort": order, "title": None, "axis": {"grid": True}}
@@ -167,7 +167,7 @@ def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
         seeds = {"x": {**x, "field": "each seed"}, "y": y}
         tick = style.layer("tick", seeds, color=style.GREY, size=9)
         layers.append({**tick, "transform": [{"flatten": ["each seed"]}]})
-        caption += ", with its 95 % interval and each seed as a tick"
+        caption += ", with its 95 % confidence interval and each seed as a tick"
     point = {"x": x, "y": y, **looks, "tooltip": shown}
     layers.append(style.layer("point", point, filled=True, size=60, opacity=1))
     if any(row["others found"] for row in rows):
@@ -206,13 +206,13 @@ def _draw_seeds(table: TableNumbers, measure: Measure) -> Figure:
             style.layer("point", point, color=style.BLUE, size=35, opacity=0.9),
         ],
     )
-    caption = f"{measure.title} of each seed as a point, of each row's mean as a tick."
+    caption = f"{measure.title}: each seed as a point, each row's mean as a tick."
     return Figure(name=f"seeds-{measure.name}", spec=spec, caption=caption)
 
 
 def _curves(table: TableNumbers) -> Iterator[Figure]:
-    """Learning curves of all trainings that have been validated, finished or not."""
-    curves: dict[Training | None, Curve] = {}  # by the base's name, or that of the first row
+    """Learning curves of all trainings that have a validation, finished or not."""
+    curves: dict[Training | None, Curve] = {}  # named after the base, or after the first row
     for row in table.rows:
         if not row.runs:
             continue
@@ -247,7 +247,7 @@ def _perplexities(table: TableNumbers, field: str) -> Iterator[Record]:
 
 
 def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
-    """The paper's point of a row of Table 2, and ours."""
+    """The points of a row of Table 2: the paper's and ours."""
     paper, ours = row.reported, row.means.get("test_bleu")
     if paper.flops is None:
         return
@@ -263,13 +263,13 @@ def _bleu_and_flops(row: RowNumbers) -> Iterator[Record]:
 def _draw_against(
     rows: Sequence[Record], size: tuple[str, str], score: tuple[str, str], *, log: bool
 ) -> Spec:
-    """A score of each row against a size: their fields and the titles of their axes."""
+    """Each row's score against its size, each given as a field and the title of its axis."""
     form = "~s" if size[0] == "parameters" else exponent_form([row[size[0]] for row in rows])
     x = style.axis(*size, log=True, form=form)
     x["axis"] |= {"labelSeparation": 8}
     y = style.axis(*score, log=log)
     labelled, labels = place_labels(rows, x, y, _WIDTH, 300)
-    labelled.sort(key=lambda row: row["group"] == "base")  # which is drawn over the others
+    labelled.sort(key=lambda row: row["group"] == "base")  # the base is drawn on top
     colours, shapes = cycle(style.COLOURS), cycle(style.SHAPES)
     marks: dict[str, tuple[str, str]] = {}
     for group in dict.fromkeys(row["group"] for row in rows):
@@ -287,10 +287,10 @@ def _draw_against(
 
 
 def exponent_form(values: Sequence[float]) -> str:
-    """The notation of labels such as 3.3e+13 along an axis, with the decimals that tell them apart
-    where the values are close together.
-    """
+    """The format of axis labels such as 3.3e+13, with enough decimals to tell values apart."""
     known = [value for value in values if value > 0]
-    share = max(known) / min(known) - 1 if known else 0.0  # of the least value, that the axis spans
+    share = (
+        max(known) / min(known) - 1 if known else 0.0
+    )  # what the axis spans, over its least value
     decimals = 1 if share >= 1 else 1 + math.ceil(-math.log10(max(share, 0.001)))
     return f".{decimals}~e"

@@ -10,7 +10,7 @@ from itertools import groupby
 from experiments.records.progress import printable
 from transformer import formats
 
-# Marks anywhere, underscores but those inside a word, entities, and what begins a block.
+# Markup anywhere, underscores except inside a word, entities, and what begins a block.
 _MARKS = re.compile(
     r"[\\`*<>\[\]$]|~(?=[~\w])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)"
     r"|^#(?=#{0,5}(\s|$))|^[-+](?=\s|$|-+$)"
@@ -29,7 +29,7 @@ _SYMBOLS = {
 _SPECIAL = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
-        **{character: f"${character}$" for character in "<>|"},  # which text fonts lack
+        **{character: f"${character}$" for character in "<>|"},  # text fonts lack these
         **{character: f"{{{character}}}" for character in "[*"},  # an option of the line before
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -47,10 +47,10 @@ _SPECIAL = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A cell for each row; columns of a ``group`` stand under a common head.
+    """A cell for each row; columns of the same ``group`` are under a common head.
 
-    ``style`` is a class of ``report.css``. A terminal that is too narrow leaves out the columns of
-    the highest ``optional`` rank first.
+    ``style`` is a class of ``report.css``. In a narrow terminal the columns with the highest
+    ``optional`` rank are left out first.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The name with that of its group."""
+        """The name, preceded by that of its group."""
         return f"{self.group} {self.name}".strip()
 
 
@@ -69,7 +69,7 @@ class Column:
 class Grid:
     """Columns, the first of which names the rows; ``row_styles`` are classes of ``report.css``.
 
-    In HTML, a grid with a ``name`` can be sorted and filtered, and a row opens to its ``details``.
+    In HTML, a grid with a ``name`` can be sorted and filtered, and a row opens to show ``details``.
     """
 
     columns: Sequence[Column]
@@ -98,13 +98,13 @@ class Grid:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape what Markdown would read as a mark in what a run or a user wrote."""
+    """Escape what Markdown would take for markup in text from a run or a user."""
     marked = _MARKS.sub(r"\\\g<0>", " ".join(printable(text).split()))
     return _NUMBERED.sub(r"\1\\\2", marked)
 
 
 def escape_latex(text: str) -> str:
-    """Text for LaTeX; the settings of Table 3 as its symbols."""
+    """Escape text for LaTeX; the settings of Table 3 become its symbols."""
     return _SYMBOLS.get(text) or printable(text).translate(_SPECIAL)
 
 
@@ -120,7 +120,7 @@ def markdown_table(grid: Grid) -> str:
 
 
 def terminal_table(grid: Grid, width: int) -> str:
-    """Columns under a rule; those that do not fit are left out, where rich would wrap them."""
+    """Columns under a rule; those that do not fit are left out (rich would wrap them)."""
     if not grid.rows:
         return ""
     lines: list[str] = []

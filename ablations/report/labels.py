@@ -1,4 +1,4 @@
-"""Place the labels of points so that none overlap."""
+"""Place the labels of points without overlaps."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 
-_LETTER, _LINE = 6, 11  # of a label, in pixels
-# Where a label may stand, the nearest first: how far below its point, and right (1) or left of it.
+_LETTER, _LINE = 6, 11  # width of a label's letter and height of its line, in pixels
+# Where a label may be, the nearest first: pixels below its point, and right (1) or left (-1) of it.
 _PLACES = [(below, side) for below in sorted(range(-90, 91, 3), key=abs) for side in (1, -1)]
 
 
 def place_labels(
     rows: Sequence[Record], x: Spec, y: Spec, width: int, height: int
 ) -> tuple[list[Record], list[Spec]]:
-    """The rows with free places for their labels, and the layers of these labels and of lines to
-    those that are far from their points.
+    """The rows with places for their labels, and layers with these labels and with lines to those
+    that are far from their points.
     """
     points = zip(_pixels(rows, x, width), _pixels(rows, y, height), strict=True)
     # Boxes that are one line high, by their centres and half their widths.
@@ -33,7 +33,7 @@ def place_labels(
         )
         gaps = np.abs(boxes[:, None] - taken)
         apart = (gaps[..., 0] >= boxes[:, None, 2] + taken[:, 2]) | (gaps[..., 1] >= _LINE)
-        place = apart.all(axis=1).argmax()  # the nearest that is free, or else the nearest
+        place = apart.all(axis=1).argmax()  # the nearest free place, or else the nearest
         taken = np.vstack([taken, boxes[place]])
         below, side = _PLACES[place]
         labelled.append({**row, "below": below, "side": side})
@@ -52,7 +52,7 @@ def place_labels(
 
 
 def _pixels(rows: Sequence[Record], axis: Spec, length: int) -> list[float]:
-    """About where the rows lie along an axis of this length, but for a shift."""
+    """Roughly where the rows lie along an axis of this length, up to a shift."""
     scale, values = axis["scale"], [row[axis["field"]] for row in rows]
     if scale.get("type") == "log":
         # A damaged result may hold any number.

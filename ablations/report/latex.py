@@ -1,4 +1,4 @@
-"""A table's results for LaTeX."""
+"""A table's results as LaTeX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEYOND_NOISE = "\N{ASTERISK OPERATOR}"
 
 def to_latex(table: TableNumbers, results: Grid) -> str:
     """A ``tabular`` for ``\\input``: the settings, our scores and the paper's, and the differences
-    from the base with their intervals and marks; empty if no row has been run.
+    from the base with confidence intervals and marks; empty if no row has been run.
     """
     if not results.columns:
         return ""
@@ -28,7 +28,7 @@ def to_latex(table: TableNumbers, results: Grid) -> str:
         if is_kept and not column.name.startswith("Δ"):
             columns.append(column)
     for measure in table.measures:
-        # Behind our score and the paper's, which have the same group.
+        # After our score and the paper's, which are in the same group.
         place = max((n for n, x in enumerate(columns) if x.group == measure.short), default=None)
         if place is not None:
             columns[place + 1 : place + 1] = filled(_differences(table.rows, measure))
@@ -70,7 +70,7 @@ def _interval(score: Score | None, measure: Measure) -> str:
 
 
 def _heads(grid: Grid) -> tuple[list[tuple[str, int]], list[str]]:
-    """The upper heads, each over so many columns, and a head for each column."""
+    """The upper heads with the number of columns under each, and a head for each column."""
     ours = "ours" if "theirs" in [column.style for column in grid.columns] else "mean"
     counts = dict(grid.groups)
     tops = [(group if count > 1 else "", count) for group, count in grid.groups]
@@ -82,13 +82,13 @@ def _heads(grid: Grid) -> tuple[list[tuple[str, int]], list[str]]:
 
 
 def _notes(grid: Grid) -> Iterator[str]:
-    """What the signs in the cells mean."""
+    """Notes that explain the signs in the cells."""
     cells = [cell for column in grid.columns for cell in column.cells]
     if any("±" in cell for cell in cells):
         yield "±: standard deviation over seeds."
     if any(column.name == "95 % CI" for column in grid.columns):
         yield "Δ: difference from the base, paired by seed, with its 95 % confidence interval (CI)."
     if any(cell.endswith(_BEYOND_NOISE) for cell in cells):
-        yield f"{_BEYOND_NOISE}: the interval excludes 0."
+        yield f"{_BEYOND_NOISE}: the confidence interval excludes 0."
     if SAME in cells:
         yield f"{SAME}: equal to the base by construction."

@@ -1,4 +1,4 @@
-"""The files of a report: pages, tables and figures."""
+"""Write a report's files: pages, tables and plots."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from transformer.files import make_directory, remove, within, write_atomically
 from transformer.terminal import line_width, say, wrap
 
 TEMPLATES = Path(__file__).parent / "templates"
-# The names of figures that a report may have made.
+# The names of plots that a report may have.
 _FIGURE = re.compile(
     r"((agreement|differences|seeds)-[A-Za-z_]\w*|perplexity-(parameters|flops)"
     r"|bleu-flops|curves|history|importances|slices|time|memory)\.(svg|png)"
 )
-_LONGEST = 2_000  # letters of a line for a terminal
+_LONGEST = 2_000  # characters of a line in a terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """A Vega-Lite specification, which is drawn to files under ``name``."""
+    """A plot: a Vega-Lite specification, which is drawn to files called ``name``."""
 
     name: str
     spec: Spec
@@ -50,16 +50,16 @@ def write_files(
     figures: Sequence[Figure],
     exports: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a report as HTML and Markdown, and its figures as SVG and PNG. If they cannot be drawn,
-    it has none, and a line that says so.
+    """Write a report as HTML and Markdown, and its plots as SVG and PNG. If they cannot be drawn,
+    the report has none, and a warning says so.
 
     Args:
-        template: of both formats; that of the terminal is next to it and ends in ``.txt.j2``
-        values: for the template, among them ``title`` and, if there are any, ``warnings``
-        exports: further files, such as LaTeX: their contents by name
+        template: the template of both formats; the terminal's is next to it, ending in ``.txt.j2``
+        values: values for the template, with ``title`` and, if there are any, ``warnings``
+        exports: contents of further files by name, such as LaTeX
 
     Returns:
-        The report for the terminal, as wide as it is.
+        The report for the terminal, fitted to its width.
     """
     warned = list(values.get("warnings", ()))
     try:
@@ -89,7 +89,7 @@ def write_files(
 
 
 def _for_terminal(line: str) -> str:
-    """A line without what files of others could do to a terminal."""
+    """A line without control characters, with which foreign files could affect a terminal."""
     line = printable(line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
@@ -108,8 +108,8 @@ def render(template: Path, *, layout: str = "", **values: object) -> str:
     """Fill in a template.
 
     Args:
-        layout: for a template of any format, the file of the format's macros, which the template
-            imports: ``html.j2`` or ``markdown.j2``
+        layout: for a template of several formats, the file of the format's macros, which the
+            template imports: ``html.j2`` or ``markdown.j2``
     """
     environment = _environment(template.parent, layout == "html.j2")
     return environment.get_template(template.name).render(layout=layout, **values)
@@ -141,14 +141,14 @@ def _environment(folder: Path, escape: bool) -> Environment:
 
 
 def items(text: str) -> list[str]:
-    """The items of a list, each of which begins with ``- `` and may go over several lines."""
+    """The items of a list, each of which begins with ``- `` and may span several lines."""
     parts = re.split(r"^- ", text, flags=re.MULTILINE)
-    # In a page a text is marked as escaped, and so are its items.
+    # In HTML the text is marked as escaped, and its items must be too.
     return [type(text)(" ".join(part.split())) for part in parts if part.strip()]
 
 
 def script_hashes() -> str:
-    """The hashes by which a Content-Security-Policy allows the scripts within a report's page."""
+    """The hashes with which a Content-Security-Policy allows the scripts inside a report."""
     own = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     hashes: list[str] = []
     for text in (script(), f"\n{own}"):
@@ -160,7 +160,7 @@ def script_hashes() -> str:
 def print_page(text: str, directory: Path) -> None:
     """Print the report, and where its files are."""
     print(text)
-    say(f"report: {directory / HTML_FILE}, and its other formats and figures next to it")
+    say(f"report: {directory / HTML_FILE}; its other formats and plots are next to it")
 
 
 def open_page(directory: Path) -> None:

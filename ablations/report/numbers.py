@@ -1,4 +1,4 @@
-"""Numbers of a report, rows by measures, computed once."""
+"""All numbers of a table's report, computed once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from experiments.records.run import Run
 from transformer.config import Config, DataConfig, text_settings
 
 _AVERAGED = "averaged_"
-# Scores that only some runs have: their titles and decimals.
+# Scores that only some runs have, with their titles and decimals.
 OTHER_SCORES = {
     "tokenised_bleu": ("BLEU tokenised", MEASURES["bleu"].digits),
     "averaged_perplexity": ("PPL averaged", MEASURES["perplexity"].digits),
@@ -41,7 +41,7 @@ _COSTS = (
     *("parameters", "flops", "flops_nominal", "tokens_per_second", "train_seconds"),
     "sentences_per_second",
 )
-# Not columns of Table 3.
+# Columns that the paper's Table 3 does not have.
 _SHOWN_IF_CHANGED = {"positions", "vocab_size", "target_language"}
 
 
@@ -50,8 +50,8 @@ class RowNumbers:
     """A row with its runs, and its ``scores`` by measure.
 
     ``training`` is None for a published system. ``changed`` are the settings that differ from the
-    base's. ``means`` over the seeds are those of scores and costs, by the names of the fields of a
-    Result; those of the mean of several checkpoints begin with ``averaged_``.
+    base's. ``means`` are means over the seeds of scores and costs, by the names of a Result's
+    fields; those of averaged checkpoints begin with ``averaged_``.
     """
 
     name: str
@@ -70,12 +70,12 @@ class RowNumbers:
 
     @property
     def results(self) -> list[Result]:
-        """Those of its finished runs."""
+        """The results of its finished runs."""
         return [run.result for run in self.runs if run.result is not None]
 
     @property
     def diverged(self) -> list[Result]:
-        """Those of its finished runs that diverged."""
+        """The results of its finished runs that diverged."""
         return [result for result in self.results if result.has_diverged]
 
     @property
@@ -88,10 +88,11 @@ class RowNumbers:
 class TableNumbers:
     """The rows of a table that were asked for, in order, with their runs.
 
-    ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are columns: what
-    rows change and, next to the paper, all of Table 3; ``shown`` are those of any row of the plan.
-    ``pools`` are the pooled spreads by measure, and ``speed_ups`` those of rows with a validation
-    curve to compare with the base's. ``step_times`` are None if they were not measured.
+    ``has_seeds`` is True if a row has two finished runs or more. ``settings`` are the columns of
+    settings: what these rows change and, for a table of the paper, all columns of Table 3;
+    ``shown`` are those of all rows of the plan. ``pools`` are the pooled spreads by measure, and
+    ``speed_ups`` those of rows whose validation curve can be compared with the base's.
+    ``step_times`` are None if they were not measured.
     """
 
     plan: Plan
@@ -107,14 +108,14 @@ class TableNumbers:
     step_times: StepTimes | None = None
 
     def speed_up_in_time(self, row: str) -> Speed | None:
-        """The speed-up of a row in time: that in steps over what its step takes of the base's."""
+        """A row's speed-up in time: its speed-up in steps over its step's time, in base steps."""
         speed = self.speed_ups.get(row)
         ratio = self.step_times and self.step_times.ratios.get(row)
         return None if speed is None or ratio is None else speed.mean / ratio
 
     @property
     def shared(self) -> list[list[str]]:
-        """The rows with a result that share a training, by training."""
+        """The groups of rows with a result that share a training."""
         names: dict[Training | None, list[str]] = defaultdict(list)
         for row in self.rows:
             if row.results:
@@ -123,7 +124,7 @@ class TableNumbers:
 
     @property
     def trained(self) -> list[Result]:
-        """A result of each training: rows that share one have the same time, and count once."""
+        """One result for each training and seed: rows that share a training count once."""
         found: dict[tuple[Training | None, int, float], Result] = {}
         for row in self.rows:
             for result in row.results:
@@ -132,12 +133,12 @@ class TableNumbers:
 
     @property
     def has_equal_scores(self) -> bool:
-        """Whether a row has a score of the base by construction."""
+        """Whether a row's score equals the base's by construction."""
         return any(score.is_equal for row in self.rows for score in row.scores.values())
 
     def records(self) -> list[Record]:
-        """A flat record for each row and measure, with the ends of the 95 % intervals; None where
-        something is unknown.
+        """A flat record for each row and measure, with the ends of the 95 % confidence intervals;
+        None where a value is unknown.
         """
         return [_record(row, measure, self) for row in self.rows for measure in self.measures]
 
@@ -181,7 +182,7 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
     asked_for = [row for row in plan.rows if row.seeds or row.published]
     trainings = {name: each for each in plan.trainings for name in each.rows}
     rows = [
-        _describe(row, plan, runs[row.name], trainings.get(row.name))  # none if published
+        _describe(row, plan, runs[row.name], trainings.get(row.name))  # None if published
         for row in asked_for
     ]
     base = next((row for row in rows if row.is_base), None)
@@ -212,9 +213,9 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
 
 
 def _on_same_data(folder: TableFolder) -> list[Run]:
-    """All runs; those on other data than most with the same settings are left out.
+    """All runs; a run loses its result if most others with its settings were on other data.
 
-    Results that do not name their data are accepted.
+    Results that do not record their data are accepted.
     """
     runs = folder.runs()
     settings = {name: text_settings(config) for name, config in folder.configs.items()}
@@ -227,7 +228,7 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
             digest = run.result.data_digest
             [(of_most, _)] = digests[settings[run.row]].most_common(1)
             if digest != of_most:
-                problem = f"its data is {digest}, that of most runs is {of_most}"
+                problem = f"its data is {digest}, but that of most runs is {of_most}"
                 runs[index] = replace(run, result=None, problem=problem)
     return runs
 
@@ -277,7 +278,7 @@ def _compute_scores(
     *,
     has_seeds: bool,
 ) -> Pool | None:
-    """Compute the score of each row by one measure; the spread pooled over those alike."""
+    """Compute each row's score by one measure; return the spread pooled over comparable rows."""
     name = measure.name
     values = {row.name: _by_seed(row, measure) for row in rows}
     alike = {
@@ -286,7 +287,7 @@ def _compute_scores(
         if row.is_of_same_text and has_same_pieces(row, name)
     }
     trainings = {row.name: row.training for row in rows}
-    # On a plateau runs spread otherwise than where they learn.
+    # Runs on a plateau spread differently from runs that learn.
     diverged = {row.name for row in rows if row.diverged}
     sound = {name: by_seed for name, by_seed in alike.items() if name not in diverged}
     pooled = pool(one_of_each(sound, trainings)) if has_seeds else None
@@ -297,7 +298,7 @@ def _compute_scores(
             difference = paired_difference(ours, theirs, measure.scale)
             if difference and row.training == base.training:
                 is_equal = is_equal_by_construction(configs[row.name], configs[base.name], name)
-                # Rows may have been trained one by one, where no two trainings are the same.
+                # Not if they were trained one by one, where no two trainings give equal weights.
                 is_equal &= all(ours[seed] == theirs[seed] for seed in ours.keys() & theirs)
             elif difference and pooled and not diverged & {row.name, base.name}:
                 difference = pooled.apply(difference)
@@ -316,7 +317,7 @@ def _compute_scores(
 def _speed_ups(
     rows: Sequence[RowNumbers], base: RowNumbers | None, configs: Mapping[str, Config]
 ) -> dict[str, SpeedUp]:
-    """The speed-up of each row with a training of its own that has the base's word-pieces."""
+    """The speed-up of each row that has its own training and the base's word-pieces."""
     found: dict[str, SpeedUp] = {}
     for row in rows:
         score = row.scores.get(SPEED_MEASURE)
@@ -347,7 +348,7 @@ def _by_seed(row: RowNumbers, measure: Measure) -> dict[int, float]:
 
 
 def has_same_pieces(row: RowNumbers, name: str) -> bool:
-    """Whether a row has the base's vocabulary, or a score that is not per word-piece of it."""
+    """Whether a row has the base's vocabulary, or the score does not depend on word-pieces."""
     return "perplexity" not in name or "vocab_size" not in row.changed
 
 

@@ -1,6 +1,6 @@
-"""A table against the paper's.
+"""Compare a table with the paper's.
 
-The order of its rows, and the regime in which they were trained.
+It compares the order of the rows, and the regime in which they were trained.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ def _correlation(ours: Sequence[float], theirs: Sequence[float]) -> str:
         return f"undefined ({rows})"
     ends = correlation_interval(value, len(ours))
     if ends is not None:
-        rows += f", 95 % in {' to '.join(formats.difference(end, 2) for end in ends)}"
+        rows += f", 95 % CI {' to '.join(formats.difference(end, 2) for end in ends)}"
     return f"{formats.difference(value, 2)} ({rows})"
 
 
 def is_clear_in_paper(row: RowNumbers, base: RowNumbers, measure: str) -> bool:
-    """Whether two single runs of the paper's size seldom differ by as much as it reports.
+    """Whether the paper reports a difference that two runs of one row, at its size, seldom show.
 
-    The standard deviation of a run is 0.18 BLEU on newstest2013 (AlgoPerf's public logs, 43
-    settings of five seeds) and 0.003 in the logarithm of perplexity (Ghorbani et al. 2022).
+    At that size, the standard deviation between runs is 0.18 BLEU on newstest2013 (AlgoPerf's
+    public logs, 43 settings with five seeds) and 0.003 in the logarithm of perplexity (Ghorbani et
+    al. 2022).
     """
     ours: float | None = getattr(row.reported, measure, None)
     theirs: float | None = getattr(base.reported, measure, None)
@@ -69,7 +70,7 @@ def is_clear_in_paper(row: RowNumbers, base: RowNumbers, measure: str) -> bool:
 
 
 class Ratio(NamedTuple):
-    """A number without units of our base and of the paper's; ours is None if it is not known."""
+    """A dimensionless number of our base and of the paper's; ours is None if it is unknown."""
 
     name: str
     ours: float | None
@@ -77,13 +78,14 @@ class Ratio(NamedTuple):
 
 
 def regime(config: Config, result: Result, rates: Mapping[int, float]) -> list[Ratio]:
-    """Numbers without units of a base that has finished, ours and the paper's.
+    """Dimensionless numbers of a finished base, ours and the paper's.
 
-    A method may have learning rates of its own: then they are the recorded ``rates``, by step.
+    An experiment with the same numbers is in the regime in which the paper compared its rows. The
+    paper's are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a
+    corpus of about 130 M.
 
-    An experiment that keeps them keeps the regime in which the paper compared its rows. The paper's
-    are those of its base: 65 M parameters, 100,000 steps of 25,000 target tokens over a corpus of
-    about 130 M.
+    Args:
+        rates: recorded learning rates by step; they count if a method has a schedule of its own
     """
     training, parameters = config.training, result.parameters
     warm_up, steps = training.warmup_steps, training.max_steps
@@ -102,7 +104,7 @@ def regime(config: Config, result: Result, rates: Mapping[int, float]) -> list[R
         Ratio("warm-up share of the steps", warm_up / steps, 0.04),
         Ratio("last learning rate over its peak", peak and last / peak, 0.2),
         Ratio(
-            "tokens of a batch over those of the corpus", epochs and epochs / result.steps, 0.0002
+            "tokens per batch over tokens in the corpus", epochs and epochs / result.steps, 0.0002
         ),
     ]
 
@@ -112,7 +114,7 @@ def _scheduled(config: Config, step: int) -> float:
 
 
 def regime_grid(ratios: Sequence[Ratio]) -> Grid:
-    """Ours next to the paper's."""
+    """Our numbers next to the paper's."""
     lines: list[list[str]] = []
     for name, ours, paper in ratios:
         lines.append([name, f"{ours:.3g}" if ours else formats.MISSING, f"{paper:g}"])
@@ -120,7 +122,7 @@ def regime_grid(ratios: Sequence[Ratio]) -> Grid:
 
 
 def regime_warning(ratios: Sequence[Ratio]) -> str:
-    """A sentence that names the numbers far from the paper's; empty if there are none."""
+    """Sentences that name the numbers far from the paper's; empty if there are none."""
     far = [
         f"{name} {ours:.3g} (paper {paper:g})"
         for name, ours, paper in ratios
@@ -128,5 +130,5 @@ def regime_warning(ratios: Sequence[Ratio]) -> str:
     ]
     if not far:
         return ""
-    named = f"More than a factor of {_FAR} from the paper's: {', '.join(far)}."
+    named = f"Over a factor of {_FAR} away from the paper's: {', '.join(far)}."
     return f"{named} Rows may differ from the paper's for this reason."

@@ -24,7 +24,7 @@ from experiments.records.source import source_warnings
 
 
 def write_report(folder: TableFolder) -> str:
-    """Write the report into a table's folder: HTML, Markdown, LaTeX, CSV and figures.
+    """Write the report into a table's folder: HTML, Markdown, LaTeX, CSV and plots.
 
     Returns:
         The report for the terminal.
@@ -68,13 +68,13 @@ def write_report(folder: TableFolder) -> str:
 
 
 def _without_score(table: TableNumbers) -> Iterator[str]:
-    """A line for each of the user's measures by which a run that was translated has no score."""
+    """A line for each of the user's measures that some translated run has no score by."""
     for measure in table.measures:
         lacking = [x for x in table.results if x.diverged_at is None and measure.of(x) is None]
         if measure.key and lacking:
             yield (
                 f"{measure.label}: {len(lacking)} of {len(table.results)} finished runs have no "
-                "score by the function as it is now: run of the table scores them, or says why not"
+                "score by the current function: run of the table scores them, or says why it cannot"
             )
 
 
@@ -84,16 +84,21 @@ def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
     return text.getvalue()
 
 
+def _is_known(table: TableNumbers, name: str) -> bool:
+    """Whether some result has this number."""
+    return any(getattr(result, name) is not None for result in table.results)
+
+
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
-    """Heads, then a line for each finished run: its settings, figures and cost, and the paper's."""
-    quoted = [x.name for x in table.measures if not x.key] if table.plan.is_compared else []
-    figures = [
-        name
-        for name in NUMBERS
-        if name not in LATER_NUMBERS or any(getattr(x, name) is not None for x in table.results)
-    ]
-    figures += [measure.name for measure in table.measures if measure.key]
-    heads = ["row", *table.shown, *figures]
+    """Heads, then a line for each finished run: its settings, scores and cost, and the paper's
+    scores.
+    """
+    quoted: list[str] = []
+    if table.plan.is_compared:
+        quoted = [measure.name for measure in table.measures if not measure.key]
+    numbers = [name for name in NUMBERS if name not in LATER_NUMBERS or _is_known(table, name)]
+    numbers += [measure.name for measure in table.measures if measure.key]
+    heads = ["row", *table.shown, *numbers]
     yield [*heads, *(f"paper_{name}" for name in quoted)]
     for row in table.rows:
         paper = [row.scores[name].paper for name in quoted]

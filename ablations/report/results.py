@@ -25,16 +25,16 @@ from transformer.errors import InputError
 from transformer.variant import class_name
 
 NOISE = "~"  # marks a difference that is within noise
-SAME = "="  # in place of one that is 0 by construction
+SAME = "="  # replaces a difference that is 0 by construction
 _LOG_LINES = 15
 _FILES = (CONFIG_FILE, RESULT_FILE, METRICS_FILE, hypotheses_path(Path(), "valid").name, LOG_FILE)
 
 
 def results_grid(table: TableNumbers, page: Path) -> Grid:
-    """Settings, scores and sizes of all rows; the state of those without a result.
+    """Settings, scores and sizes of all rows; rows without a result show their state.
 
     Args:
-        page: the directory of the page that shows it, from which files are linked
+        page: the directory of the page that shows the grid, to which links to files are relative
     """
     rows = table.rows
     columns = [Column("row", [row.name for row in rows])]
@@ -58,7 +58,7 @@ def results_grid(table: TableNumbers, page: Path) -> Grid:
 
 
 def _own_setting(row: RowNumbers, name: str) -> str:
-    """A setting of the base, or one that the row changes; empty for others."""
+    """A setting of the base, or one that the row changes; empty for other settings."""
     if name not in row.settings or not (row.is_base or name in row.changed):
         return ""
     return setting(name, row.settings[name])
@@ -66,12 +66,12 @@ def _own_setting(row: RowNumbers, name: str) -> str:
 
 def filled(columns: Sequence[Column]) -> list[Column]:
     """The columns that have a value in some row."""
-    blank = ("", formats.MISSING)
-    return [column for column in columns if any(cell not in blank for cell in column.cells)]
+    blank = {"", formats.MISSING}
+    return [column for column in columns if not blank.issuperset(column.cells)]
 
 
 def _row_styles(table: TableNumbers) -> list[str]:
-    """The class of each row: what is not finished, and where a group begins."""
+    """The CSS class of each row: whether it is unfinished, and whether a group begins."""
     styles: list[str] = []
     above = None
     for row in table.rows:
@@ -88,14 +88,14 @@ def _row_styles(table: TableNumbers) -> list[str]:
 
 
 def label(name: str) -> str:
-    """The name of a setting in the table: Table 3's, if it has it; an option's as it is written."""
+    """The name of a setting in the table: Table 3's symbol if it has one; options keep theirs."""
     if is_option(name):
         return name
     return COLUMNS.get(name, name.replace("_", " "))
 
 
 def setting(name: str, value: Value) -> str:
-    """The value of a setting."""
+    """The value of a setting, in words."""
     if isinstance(value, int) and name == "max_steps":
         return formats.steps(value)
     if name in OPTIONS_OF:
@@ -106,7 +106,7 @@ def setting(name: str, value: Value) -> str:
 
 
 def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
-    """Ours, the paper's, and differences where rows have the same text."""
+    """Our scores and the paper's, with differences where rows have the base's text."""
     ours, paper, differences, of_paper = [], [], [], []
     for row in table.rows:
         score = row.scores[measure.name]
@@ -134,7 +134,7 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
 
 
 def _speed_ups(table: TableNumbers, measure: Measure) -> Iterator[Column]:
-    """How many of the base's steps a step is worth, next to the difference that it is made of."""
+    """How many of the base's steps a row's step is worth, in steps and in time."""
     if measure.name != SPEED_MEASURE:
         return
     cells: list[str] = []
@@ -161,7 +161,7 @@ def _mean(value: Estimate | None, digits: int) -> str:
 
 
 def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
-    """FLOPs by the model's products, those by time and nominal peak as in the paper, parameters."""
+    """FLOPs by the model's matmuls, FLOPs by time and nominal peak as in the paper, parameters."""
     if any(row.reported.flops is not None for row in rows):
         ours, nominal, paper = [], [], []
         for row in rows:
@@ -184,7 +184,7 @@ def _sizes(rows: Sequence[RowNumbers]) -> Iterator[Column]:
 
 
 def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
-    """Each run without a result and why, and each run left out."""
+    """Each run without a result and why, and each row or run that is left out."""
     for row in table.rows:
         for run in row.unfinished:
             yield f"{row.name}, seed {run.seed}: {_describe_state(run)}"
@@ -196,7 +196,7 @@ def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
 
 
 def _state(row: RowNumbers) -> str:
-    """The state of a row without a result, that of a failed run first; empty for others."""
+    """The state of a row without a result, if possible of a failed run; empty for other rows."""
     if row.results or not row.unfinished:
         return ""
     states = [_state_of(run) for run in row.unfinished]
@@ -206,7 +206,7 @@ def _state(row: RowNumbers) -> str:
 
 
 def _state_of(run: Run) -> tuple[str, str]:
-    """How far a run without a result is, in few words, and why it failed or is left out."""
+    """How far a run without a result has got, and why it failed or is left out."""
     progress = run.progress
     if run.problem:
         return "stale" if run.state == RunState.STALE else "left out", run.problem
@@ -225,16 +225,16 @@ def _describe_state(run: Run) -> str:
 
 
 def _details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
-    """The values of the details' template; empty for a published system.
+    """The values for the template of a row's details; empty for a published system.
 
-    Of several seeds, translations and log are those of the ``first_seed``.
+    Translations and log are those of the ``first_seed``.
     """
     if row.is_published:
         return {}
     base = table.base or row
     configuration: list[tuple[str, str]] = []
     for name in table.shown:
-        if name not in row.settings:  # an option of another row's class
+        if name not in row.settings:  # it is an option of another row's class
             continue
         ours = setting(name, row.settings[name])
         theirs = setting(name, base.settings[name]) if name in base.settings else ours
@@ -281,7 +281,7 @@ def _runs(row: RowNumbers, table: TableNumbers) -> Grid:
 def _samples(run: Run) -> Grid:
     try:
         samples = run.samples
-    except InputError:  # such as one that a full disk cut off; the figures do not depend on it
+    except InputError:  # such as a file that a full disk cut off; the scores do not depend on it
         samples = []
     return Grid(
         [

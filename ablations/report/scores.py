@@ -15,12 +15,12 @@ EQUAL = "equal"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """One measure of a row: ours, the paper's, and how much each differs from the base's.
+    """A row's score by one measure, ours and the paper's, and its difference from the base's.
 
-    ``by_seed`` are the values that ``ours`` is the mean of, ``required_seeds`` how many would show
-    the difference. ``verdict`` is better, worse, within noise, or equal where both have the same
-    score by construction, ``agreement`` how the sign of the difference compares with the paper's;
-    both are "" where they are unknown.
+    ``by_seed`` are the values that ``ours`` is the mean of; ``required_seeds`` is how many seeds
+    would show the difference. ``verdict`` is better, worse, within noise, or equal where both have
+    the same score by construction. ``agreement`` says how the sign of the difference compares with
+    the paper's. Both are "" if unknown.
     """
 
     ours: Estimate | None
@@ -34,12 +34,12 @@ class Score:
 
     @property
     def is_equal(self) -> bool:
-        """Whether it is the base's by construction, which has no noise."""
+        """Whether it equals the base's by construction, without noise."""
         return self.verdict == EQUAL
 
     @property
     def is_judged(self) -> bool:
-        """Whether seeds tell if it differs from the base."""
+        """Whether there are enough seeds to say if it differs from the base."""
         return self.verdict not in ("", EQUAL)
 
 
@@ -53,7 +53,7 @@ def make_score(
     paper_difference: float | None,
     is_equal: bool,
 ) -> Score:
-    """A score with its verdicts; one that ``is_equal`` to the base's has no interval of it."""
+    """A score with its verdicts; if it ``is_equal`` to the base's, its difference is exactly 0."""
     seeds = None
     if is_equal and difference:
         difference = replace(difference, mean=0.0, deviation=None)
@@ -80,7 +80,7 @@ def _verdict(measure: Measure, difference: Estimate | None) -> str:
 
 
 def is_better(measure: Measure, difference: float) -> bool:
-    """Whether a row that differs so from the base is better than it."""
+    """Whether a row with this difference from the base is better than the base."""
     return (difference < 0) == (measure.direction == "minimize")
 
 

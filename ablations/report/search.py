@@ -20,7 +20,7 @@ from ablations.report.numbers import compute_numbers
 from ablations.report.results import filled, label, results_grid, setting
 from ablations.report.seeds import verdicts
 from ablations.search.search import Search
-from ablations.search.trials import Trial, best, ranked, write_best
+from ablations.search.trials import SearchTrial, best, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.warn import warnings_of_runs
 from experiments.figures.style import Record, Spec
@@ -32,18 +32,18 @@ from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 
-# PED-ANOVA compares the best quarter with all. Of five parameters, that with ten times the effect
-# of the others comes first in over 90 % of searches of 30 trials, in half of those of 10.
+# PED-ANOVA compares the best quarter with all trials. Of five hyperparameters, one with ten times
+# the others' effect comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
 _CHRF = MEASURES["chrf"]
 _MOST_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
-    "the upper edge are trials that did not finish, or are ten times worse than the best.",
-    "curves": "Perplexity on the validation set during training, a line for each trial (of the "
-    f"{_MOST_CURVES} best), the best in blue.",
-    "importances": "Shares of the parameters in what makes a trial one of the best quarter.",
-    "slices": "Perplexity on the validation set against each parameter by itself.",
+    "the upper edge are trials that did not finish, or with over ten times the best perplexity.",
+    "curves": "Perplexity on the validation set during training, a line for each trial (at most "
+    f"the {_MOST_CURVES} best), the best in blue.",
+    "importances": "How much each hyperparameter decides whether a trial is in the best quarter.",
+    "slices": "Perplexity on the validation set against each hyperparameter on its own.",
 }
 _STATES = (
     *(RunState.DONE, RunState.PRUNED, RunState.DIVERGED),
@@ -52,7 +52,7 @@ _STATES = (
 
 
 def write_search_report(folder: SearchFolder) -> str:
-    """Write the report of a search and ``best.json``; the report for the terminal."""
+    """Write the report of a search and ``best.json``; return the report for the terminal."""
     search, trials = folder.plan, folder.trials()
     write_best(search, trials, folder.path)
     shares = shares_of_importance(search, trials)
@@ -64,7 +64,7 @@ def write_search_report(folder: SearchFolder) -> str:
     return write_files(folder.path, TEMPLATES / "search.j2", values, figures)
 
 
-def describe_trial(search: Search, trial: Trial | None) -> str:
+def describe_trial(search: Search, trial: SearchTrial | None) -> str:
     """A trial in one line; empty for None."""
     if trial is None:
         return ""
@@ -73,7 +73,7 @@ def describe_trial(search: Search, trial: Trial | None) -> str:
 
 
 def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
-    """Values in the units of the space, with the trained ones in parentheses if they differ."""
+    """Values in the units of the space; those trained with in parentheses, if they differ."""
     words: dict[str, str] = {}
     for name, value in search.declare(values).items():
         declared, trained = setting(name, value), setting(name, values[name])
@@ -81,27 +81,27 @@ def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
     return words
 
 
-def shares_of_importance(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """The importance of each parameter by its label, as a share of 1; empty for too few trials, or
-    trials that are too much alike.
+def shares_of_importance(search: Search, trials: Sequence[SearchTrial]) -> dict[str, float]:
+    """The importance of each hyperparameter by its label, in shares that add up to 1; empty if
+    there are too few trials, or if their perplexities are too similar.
     """
     if not _are_enough(trials):
         return {}
-    from ablations.runs.search_cells import importances  # imports Optuna, which takes a while
+    from ablations.runs.search_runs import importances  # imports Optuna, which takes a while
 
     return {label(name): share for name, share in importances(search, trials).items()}
 
 
-def _are_enough(trials: Sequence[Trial]) -> bool:
+def _are_enough(trials: Sequence[SearchTrial]) -> bool:
     ended = ranked(trials)
     finished = sum(trial.state == RunState.DONE for trial in ended)
     return len(ended) >= LEAST_ENDED and finished >= LEAST_FINISHED
 
 
 def draw_search(
-    search: Search, trials: Sequence[Trial], shares: Mapping[str, float]
+    search: Search, trials: Sequence[SearchTrial], shares: Mapping[str, float]
 ) -> dict[str, Spec]:
-    """The figures, by name, that have enough trials."""
+    """The plots, by name, for which there are enough trials."""
     records = [_record(search, number, trial) for number, trial in enumerate(trials)]
     axes: list[Record] = []
     for parameter, declared in zip(search.parameters, search.declared, strict=True):
@@ -122,7 +122,7 @@ def draw_search(
     return {name: spec for name, spec in drawn.items() if spec is not None}
 
 
-def _record(search: Search, number: int, trial: Trial) -> Record:
+def _record(search: Search, number: int, trial: SearchTrial) -> Record:
     declared, words = search.declare(trial.values), _in_words(search, trial.values)
     return {
         "number": number,
@@ -136,7 +136,7 @@ def _record(search: Search, number: int, trial: Trial) -> Record:
 
 
 def _column(name: str) -> str:
-    """The name of a parameter in a figure's data, where a dot would be a path."""
+    """The name of a hyperparameter in a plot's data, where Vega would read a dot as a path."""
     return name.replace(".", " ")
 
 
@@ -147,7 +147,7 @@ def _on_axis(name: str, value: Value) -> int | float | str:
 
 
 def _values(
-    folder: SearchFolder, trials: Sequence[Trial], shares: Mapping[str, float]
+    folder: SearchFolder, trials: Sequence[SearchTrial], shares: Mapping[str, float]
 ) -> dict[str, object]:
     """The values of the templates."""
     search, best_trial = folder.plan, best(trials)
@@ -161,7 +161,7 @@ def _values(
         verdict = (
             f"The best is {best_trial.name}, perplexity {perplexity} on the validation set. Train "
             "it with python -m experiments train DIRECTORY/best.json or, if the search is in "
-            f"runs/, by name: train {search.name}-best."
+            f"runs/, by name with python -m experiments train {search.name}-best."
         )
     confirmed, confirmed_verdicts = Grid([]), []
     if folder.confirmation is not None:
@@ -190,8 +190,8 @@ def _values(
     }
 
 
-def _saved(search: Search, trials: Sequence[Trial]) -> str:
-    """What pruning has saved so far, after a space; empty for nothing."""
+def _saved(search: Search, trials: Sequence[SearchTrial]) -> str:
+    """A sentence on the steps that pruning has saved, after a space; empty if it saved none."""
     ended = [trial for trial in trials if trial.state in (RunState.DONE, RunState.PRUNED)]
     taken = sum(trial.step for trial in ended)
     whole = len(ended) * search.base.training.max_steps
@@ -199,22 +199,24 @@ def _saved(search: Search, trials: Sequence[Trial]) -> str:
         return ""
     count = formats.counted(len(ended), "trial")
     return (
-        f" The {count} that ended took {taken:,} steps in place of {whole:,}: "
+        f" The {count} that ended took {taken:,} steps instead of {whole:,}: "
         f"pruning saved {1 - taken / whole:.0%}."
     )
 
 
-def _what_matters(trials: Sequence[Trial], shares: Mapping[str, float]) -> str:
+def _what_matters(trials: Sequence[SearchTrial], shares: Mapping[str, float]) -> str:
     if shares:
         said = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-        return f"What decides whether a trial is among the best quarter: {said}."
+        return f"Importance for being among the best quarter of trials: {said}."
     if _are_enough(trials):
-        return "The perplexities are too much alike to say which parameters matter."
-    return f"Importances need {LEAST_ENDED} trials that ended, {LEAST_FINISHED} of them finished."
+        return "The perplexities are too similar to say which hyperparameters matter."
+    return f"Importances need {LEAST_ENDED} ended trials, {LEAST_FINISHED} of them finished."
 
 
-def _best_and_base(search: Search, best_trial: Trial | None, trials: Sequence[Trial]) -> Grid:
-    """The best trial next to the base, with the base's scores if a trial has its values."""
+def _best_and_base(
+    search: Search, best_trial: SearchTrial | None, trials: Sequence[SearchTrial]
+) -> Grid:
+    """The best trial next to the base; the base has scores if a trial has its values."""
     if best_trial is None:
         return Grid([])
     base = search.values(search.base)
@@ -222,7 +224,7 @@ def _best_and_base(search: Search, best_trial: Trial | None, trials: Sequence[Tr
     of_base = next((trial for trial in finished if trial.values == base), None)
     ours = _scores(search, best_trial) | _settings(search, best_trial.values)
     theirs = _scores(search, of_base) | _settings(search, base)
-    names = list(dict.fromkeys((*ours, *theirs)))  # an option may be of one of them alone
+    names = list(dict.fromkeys((*ours, *theirs)))  # only one of them may have an option
     return Grid(
         [
             Column("setting", names),
@@ -237,8 +239,8 @@ def _settings(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
     return {**words, "params": _millions(search.configure(values))}
 
 
-def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
-    """A trial's scores by the heads of their columns; a pruned one has a perplexity alone."""
+def _scores(search: Search, trial: SearchTrial | None) -> dict[str, str]:
+    """A trial's scores by the heads of their columns; a pruned trial has only a perplexity."""
     perplexity, score = (MEASURES[name] for name in search.measures)
     result = trial.result if trial else None
     found = {
@@ -250,7 +252,7 @@ def _scores(search: Search, trial: Trial | None) -> dict[str, str]:
     return found
 
 
-def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -> Grid:
+def _trials(search: Search, trials: Sequence[SearchTrial], best_trial: SearchTrial | None) -> Grid:
     begun = [trial for trial in trials if trial.values]
     scores = [_scores(search, trial) for trial in begun]
     states = ["best" if trial is best_trial else str(trial.state) for trial in begun]
@@ -272,7 +274,7 @@ def _trials(search: Search, trials: Sequence[Trial], best_trial: Trial | None) -
     return Grid(columns, row_styles=[styles.get(state, "") for state in states], name="trials")
 
 
-def _facts(search: Search, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+def _facts(search: Search, trials: Sequence[SearchTrial]) -> Iterator[tuple[str, str]]:
     yield "base", f"{search.scale}'s, with seed {search.base.training.seed} in all trials"
     yield "sampler, pruner", f"{search.sampler}, {search.pruner}"
     yield from facts_of_base(search.base)

@@ -1,4 +1,4 @@
-"""Intervals over seeds, and which rows differ from the base."""
+"""Confidence intervals over seeds, and verdicts on rows."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from experiments.records.result import Measure
 from transformer import formats
 
 _COUNTED = {
-    "agrees": "agree beyond noise",
+    "agrees": "agreeing beyond noise",
     WITHIN_NOISE: "within noise",
-    "contradicts": "contradict beyond noise",
-    "none in paper": "no difference in the paper",
-    "same sign": "same sign",
-    "other sign": "other sign",
+    "contradicts": "contradicting beyond noise",
+    "none in paper": "without a difference in the paper",
+    "same sign": "with the same sign",
+    "other sign": "with the other sign",
 }
 _SMALL_BLEU = 0.4
 _LISTED = ("contradicts", "none in paper", "other sign")
 
 
 def seeds_grid(table: TableNumbers) -> Grid:
-    """Intervals and verdicts of all rows with a result; empty if no row has two."""
+    """Confidence intervals and verdicts of all rows with a result; empty if no row has two."""
     if not table.has_seeds:
         return Grid([])
     rows = [row for row in table.rows if row.results]
@@ -50,7 +50,7 @@ def seeds_grid(table: TableNumbers) -> Grid:
         columns += _columns(rows, measure)
         if measure.name == SPEED_MEASURE:
             speeds = [_speed_up(table.speed_ups.get(row.name)) for row in rows]
-            columns.append(Column("speed-up, 95 %", speeds, measure.short))
+            columns.append(Column("speed-up, 95 % CI", speeds, measure.short))
     return Grid(filled(columns))
 
 
@@ -63,8 +63,8 @@ def _columns(rows: Sequence[RowNumbers], measure: Measure) -> list[Column]:
         differences.append("" if row.is_base else _difference(score, digits))
         seeds.append(needed(score.required_seeds) if score.is_judged else "")
     return [
-        Column("95 %", [interval(score.ours, digits) for score in scores], group),
-        Column("Δ, 95 %", differences, group),
+        Column("95 % CI", [interval(score.ours, digits) for score in scores], group),
+        Column("Δ, 95 % CI", differences, group),
         Column("verdict", [score.verdict for score in scores], group),
         Column("sign as in paper", [score.agreement for score in scores], group),
         Column("seeds needed", seeds, group),
@@ -82,7 +82,7 @@ def _difference(score: Score, digits: int) -> str:
 
 
 def interval(value: Estimate | None, digits: int, *, signed: bool = False) -> str:
-    """The 95 % interval of a mean, ``81.2 to 82.3``, or why there is none."""
+    """The 95 % confidence interval of a mean, such as ``81.2 to 82.3``, or why there is none."""
     if value is None:
         return formats.MISSING
     if value.interval is None:
@@ -92,12 +92,12 @@ def interval(value: Estimate | None, digits: int, *, signed: bool = False) -> st
 
 
 def needed(seeds: int | None) -> str:
-    """About how many seeds a test needs, ``14`` or ``more than 100``."""
+    """Roughly how many seeds a test needs: ``14``, say, or ``more than 100``."""
     return f"more than {MAX_SEEDS}" if seeds is None else str(seeds)
 
 
 def verdicts(table: TableNumbers) -> Iterator[str]:
-    """The rows that differ from the base and agree with the paper, by measure."""
+    """Sentences, by measure, on which rows differ from the base and agree with the paper."""
     others = [row for row in table.rows if not row.is_base and row.results]
     if others and table.base is None:
         yield "No base was run, so there are no differences (Δ) to show."
@@ -116,8 +116,9 @@ def verdicts(table: TableNumbers) -> Iterator[str]:
     for measure in table.measures:
         yield from _agreements(table.rows, measure)
         clear = [row for row in others if is_clear_in_paper(row, table.base, measure.name)]
-        words = "rows that the paper tells from its base by one seed"
-        yield from _agreements(clear, measure, words)
+        yield from _agreements(
+            clear, measure, " whose difference in the paper exceeds one seed's noise"
+        )
 
 
 def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
@@ -132,18 +133,18 @@ def _noise(rows: Sequence[RowNumbers], measure: Measure) -> str:
         text = f"{len(noise)} of {len(known)} {verb} within noise of the base"
         parts.append(f"{text} ({', '.join(noise)})" if noise else text)
     if unknown:
-        parts.append(f"for {unknown} more noise" if known else "noise")
+        parts.append(f"for {unknown} more, noise" if known else "noise")
         parts[-1] += " cannot be judged"
     if equal:
-        verb = "has" if len(equal) == 1 else "have"
-        parts.append(f"{len(equal)} {verb} the base's by construction ({', '.join(equal)})")
+        verb = "equals" if len(equal) == 1 else "equal"
+        parts.append(f"{len(equal)} {verb} the base by construction ({', '.join(equal)})")
     return "; ".join(parts)
 
 
 def _all_together(
     rows: Sequence[RowNumbers], base: RowNumbers, table: TableNumbers, measure: Measure
 ) -> Iterator[str]:
-    """The rows that differ from the base with an error of 5 % over all of them together."""
+    """The rows that differ from the base, with a family-wise error of 5 % over all rows."""
     seeds_of_base = {result.seed for result in base.results}
     pooled: dict[str, Estimate] = {}
     shared: dict[Training | None, frozenset[int]] = {}  # seeds, by training
@@ -153,7 +154,7 @@ def _all_together(
             pooled[row.name] = difference
             own = frozenset(seeds_of_base & {result.seed for result in row.results})
             shared[row.training] = max(shared.get(row.training, own), own, key=len)
-    if len(shared) < 2:  # which the interval of the row says, without simulation
+    if len(shared) < 2:  # the row's own confidence interval says it, without simulation
         return
     critical = dunnett(tuple(shared.values()), table.pools[measure.name].freedom)
     noise = [
@@ -161,7 +162,7 @@ def _all_together(
         for name, difference in pooled.items()
         if abs(difference.mean) <= critical * (difference.standard_error or 0.0)
     ]
-    once = "rows of one training counted once, " if len(shared) < len(pooled) else ""
+    once = "rows that share a training count once, " if len(shared) < len(pooled) else ""
     text = (
         f"{measure.title}, all rows together (Dunnett's test, {once}5 %: {critical:.2f} standard "
         f"errors): {len(pooled) - len(noise)} of {len(pooled)} differ from the base"
@@ -172,7 +173,7 @@ def _all_together(
 
 
 def _seeds_of_small_difference(table: TableNumbers, measure: Measure) -> Iterator[str]:
-    """How many seeds of each row would show a difference as small as those of the paper."""
+    """How many seeds of each row would show a difference as small as the paper's."""
     spread = table.pools.get(measure.name)
     if measure.name != "bleu" or spread is None or table.base is None:
         return
@@ -183,7 +184,8 @@ def _seeds_of_small_difference(table: TableNumbers, measure: Measure) -> Iterato
     yield f"{measure.title}: {text}, the median of Table 3."
 
 
-def _agreements(rows: Sequence[RowNumbers], measure: Measure, of: str = "row(s)") -> Iterator[str]:
+def _agreements(rows: Sequence[RowNumbers], measure: Measure, which: str = "") -> Iterator[str]:
+    """How the signs of the rows' differences compare with the paper's; ``which`` rows they are."""
     names: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         names[row.scores[measure.name].agreement].append(row.name)
@@ -193,8 +195,8 @@ def _agreements(rows: Sequence[RowNumbers], measure: Measure, of: str = "row(s)"
         alike = names[agreement]
         if alike:
             listed = f" ({', '.join(alike)})" if agreement in _LISTED else ""
-            counts.append(f"{words} {len(alike)}{listed}")
+            counts.append(f"{len(alike)} {words}{listed}")
             total += len(alike)
     if counts:
         sign = f"{measure.title}, sign of Δ compared with the paper's"
-        yield f"{sign}, {total} {of}: {', '.join(counts)}."
+        yield f"{sign}, {formats.counted(total, 'row')}{which}: {', '.join(counts)}."

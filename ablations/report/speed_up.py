@@ -1,4 +1,4 @@
-"""The effective speed-up of a row, by validation curves."""
+"""The effective speed-up of a row, from validation curves."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from experiments.records.run import Run
 from transformer.config import Config
 from transformer.training.optimizer import learning_rate
 
-# What validation curves show, by step.
+# The measure that validation curves show, by step.
 SPEED_MEASURE = "perplexity"
 Points = Mapping[int, float]
 
-# An inverse square root ends at a fifth of its peak in the paper; a cosine or a straight line at 0.
+# The paper's inverse square root ends at a fifth of its peak, a cosine or a straight line at 0.
 _LEAST_LAST_RATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How many times as fast; ``bound`` is "<" or ">" if only that is known, or empty."""
+    """How many times as fast; ``bound`` is "<" or ">" if ``value`` is only a bound, else empty."""
 
     value: float
     bound: str = ""
 
     @property
     def known(self) -> float | None:
-        """The value, if it is no bound."""
+        """The value; None if it is only a bound."""
         return None if self.bound else self.value
 
     def __truediv__(self, ratio: float) -> Speed:
@@ -43,10 +43,10 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """The base's steps to a perplexity over those of a row, and the 95 % interval.
+    """The base's steps to a perplexity over a row's, and the 95 % confidence interval.
 
-    Both reach the worse of their two final perplexities; it is below 1 for a row that is worse.
-    ``interval`` is None without an interval of the difference in perplexity.
+    The perplexity is the worse of their two final ones; the speed-up is below 1 for a worse row.
+    ``interval`` is None if the difference in perplexity has no confidence interval.
     """
 
     mean: Speed
@@ -55,7 +55,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The mean validation curve of a row, and whether its learning rate ends at the last step."""
+    """A row's mean validation curve, and whether its learning rate ends near 0 (``ends``)."""
 
     points: Points
     ends: bool
@@ -66,20 +66,20 @@ class Curve:
         return self.points[max(self.points)]
 
     def scaled(self, last: float) -> Curve:
-        """The same curve with another final perplexity, by which all of it is multiplied."""
+        """The same curve, multiplied so that its final perplexity is ``last``."""
         factor = last / self.last
         return Curve({step: value * factor for step, value in self.points.items()}, self.ends)
 
 
 def mean_curve(runs: Sequence[Run], config: Config) -> Curve | None:
-    """The geometric mean of the curves of finished runs, at the steps that all of them have; None
-    if they are not of the weights that were scored.
+    """The geometric mean of finished runs' curves, at the steps that all of them have; None if the
+    curves are not those of the weights that were scored.
     """
     curves = [run.curve for run in runs]
     for run, curve in zip(runs, curves, strict=True):
         if run.result is None or not curve:
             return None
-        # Averaged weights are far from the last ones; batches of another size round otherwise.
+        # Averaged weights differ much from the last ones, rounding in other batches only slightly.
         if not math.isclose(curve[max(curve)], run.result.perplexity, rel_tol=1e-3):
             return None
     points: dict[int, float] = {}
@@ -89,8 +89,8 @@ def mean_curve(runs: Sequence[Run], config: Config) -> Curve | None:
 
 
 def _rates(run: Run, config: Config) -> Points:
-    """The learning rate at its peak and at the end; those recorded of a method, which may have its
-    own.
+    """The learning rate at its peak and at the end; for a method, which may have its own schedule,
+    the recorded ones.
     """
     training = config.training
     if training.method is not None:
@@ -100,16 +100,17 @@ def _rates(run: Run, config: Config) -> Points:
 
 
 def ends_at_last_step(rates: Points) -> bool:
-    """Whether a learning rate, by step, has fallen to nearly nothing at the end."""
+    """Whether the learning rate has decayed to nearly zero at the last step."""
     return bool(rates) and rates[max(rates)] < _LEAST_LAST_RATE * max(rates.values())
 
 
 def speed_up(base: Curve, row: Curve, difference: Estimate) -> SpeedUp | None:
     """The speed-up of a row whose final perplexity differs from the base's by ``difference``; None
-    if the base's learning rate ends at its last step, as quick's does.
+    if the base's learning rate decays to nearly zero, as at ``quick``.
 
-    The ends of its interval are the speed-ups of the row's curve with the final perplexities at the
-    ends of the interval of the difference. So it contains 1 where the row is within noise.
+    The ends of its confidence interval are the speed-ups of the row's curve, scaled to the final
+    perplexities at the ends of the difference's interval. So it contains 1 if the row is within
+    noise.
     """
     if base.ends:
         return None
@@ -132,7 +133,7 @@ def _speed(base: Curve, row: Curve) -> Speed:
         return Speed(max(base.points) / max(row.points))
     is_slower = worse is row
     if row.ends and not is_slower:
-        # Its earlier perplexities are of a learning rate that had still to fall.
+        # Its earlier perplexities are from a learning rate that had yet to fall.
         return Speed(max(base.points) / max(row.points), ">")
     steps, is_first = _steps_to(better.points, worse.last)
     whole = max(worse.points)
@@ -144,9 +145,10 @@ def _speed(base: Curve, row: Curve) -> Speed:
 
 
 def _steps_to(curve: Points, perplexity: float) -> tuple[float, bool]:
-    """The step at which a curve first is as low, and whether it was so at its first point already.
+    """The step at which a curve first is as low as ``perplexity``, and whether that is already so
+    at its first point.
 
-    Between validations the logarithm of perplexity is a straight line.
+    Between validations the logarithm of perplexity is interpolated linearly.
     """
     steps = sorted(curve)
     before = steps[0]

@@ -1,4 +1,4 @@
-"""Differences, tests and rank correlations of rows with seeds."""
+"""Differences, tests and rank correlations over seeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 def paired_difference(
     ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = UNBOUNDED
 ) -> Estimate | None:
-    """The mean of ``ours`` less ``base``, by seed on a ``scale``; None without a common seed.
+    """The mean of ``ours`` minus ``base``, by seed on a ``scale``; None without a common seed.
 
     Pairing removes what a seed does to both rows alike, such as the order of the batches.
     """
@@ -42,14 +42,14 @@ def paired_difference(
 
 
 def share_interval(count: int, total: int) -> Bounds:
-    """The exact 95 % interval of a share of which ``count`` of ``total`` were observed.
+    """The exact 95 % confidence interval of a share, from ``count`` of ``total`` observations.
 
-    Clopper and Pearson (1934), Biometrika 26, 404-413: the shares of which a binomial test at 2.5 %
-    on either side rejects none. It holds the true share in 95 % of samples or more.
+    Clopper and Pearson (1934), Biometrika 26, 404-413: the shares that a binomial test with 2.5 %
+    on either side does not reject. It contains the true share in at least 95 % of samples.
     """
     error = (1 - CONFIDENCE) / 2
     low, high = 0.0, 1.0
-    if count:  # at least as many as observed are as rare as that
+    if count:  # the share at which so many or more have a probability of only 2.5 %
         low = _beta_quantile(error, count, total - count + 1)
     if count < total:
         high = _beta_quantile(1 - error, count + 1, total - count)
@@ -57,7 +57,7 @@ def share_interval(count: int, total: int) -> Bounds:
 
 
 def _beta_quantile(probability: float, a: int, b: int) -> float:
-    """The value that a beta distribution stays below with ``probability``, by bisection."""
+    """The quantile of a beta distribution at ``probability``, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
@@ -69,13 +69,13 @@ def _beta_quantile(probability: float, a: int, b: int) -> float:
 
 
 def required_seeds(difference: Estimate) -> int | None:
-    """The sample size that would show the difference, if it and its spread are those observed.
+    """The number of seeds that would show the difference, if it and its spread are as observed.
 
-    The least n of a paired t test at two-sided 5 % with a power of 80 %,
+    It is the smallest n for a paired t-test at two-sided 5 % with a power of 80 %:
     √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom (Zar 2010,
-    Biostatistical Analysis, section 7.7), or those of a pooled deviation once this row and the
-    base have n seeds; the exact n, by the noncentral t, is the same or one more. At least 2; None
-    for more than ``MAX_SEEDS``.
+    Biostatistical Analysis, section 7.7), or with those that a pooled deviation has once this row
+    and the base have n seeds. The exact n, by the noncentral t, is the same or one more. At least
+    2; None for more than ``MAX_SEEDS``.
     """
     deviation = difference.deviation
     if deviation is None:
@@ -95,7 +95,7 @@ def required_seeds(difference: Estimate) -> int | None:
 
 
 def rank_correlation(ours: Sequence[float], paper: Sequence[float]) -> float | None:
-    """Spearman's correlation of two columns, ties with their mean rank.
+    """Spearman's correlation of two columns, with mean ranks for ties.
 
     None for fewer than three rows, or if all values of a column are equal.
     """
@@ -111,12 +111,12 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def correlation_interval(correlation: float, count: int) -> Bounds | None:
-    """The 95 % interval of a rank correlation over ``count`` rows, a sample of all possible rows.
+    """The 95 % confidence interval of a rank correlation over ``count`` rows, taken as a sample.
 
     Fisher's z with the standard error √((1 + r²/2) / (n - 3)) of Bonett and Wright (2000),
     Psychometrika 65, 23-28. (A bootstrap would draw some rows twice, which makes ties that the
-    table does not have, and is too narrow for twenty rows.) A perfect order, where z is infinite,
-    has the far end of the nearest order that is not perfect. None for fewer than four rows.
+    table does not have, and is too narrow for twenty rows.) For a perfect order, where z is
+    infinite, the far end is that of the nearest imperfect order. None for fewer than four rows.
     """
     if count < 4:
         return None
@@ -132,11 +132,12 @@ def correlation_interval(correlation: float, count: int) -> Bounds | None:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The spread that is left of a table's figures after the effects of row and seed.
+    """The spread of a table's scores that remains after the effects of row and seed.
 
     ``deviation`` is the residual standard deviation with ``freedom`` degrees of freedom, and
-    ``p_equal`` the p value of a test that it is the same in all rows. Three seeds leave the
-    interval of a single row two degrees of freedom, twenty rows of them 38.
+    ``p_equal`` the p-value of a test that it is the same in all rows. With three seeds, the
+    confidence interval of a single row has two degrees of freedom; pooled over twenty rows it has
+    38.
     """
 
     deviation: float
@@ -149,7 +150,7 @@ class Pool:
         return self.p_equal >= 1 - CONFIDENCE
 
     def apply(self, paired: Estimate) -> Estimate:
-        """A row less the base with the pooled deviation in place of its own, if it is usable."""
+        """A difference from the base, with the pooled deviation in place of its own if usable."""
         if not self.is_usable or not math.isfinite(paired.mean):
             return paired
         deviation = math.sqrt(2) * self.deviation
@@ -159,11 +160,11 @@ class Pool:
 def one_of_each(
     rows: Mapping[str, Mapping[int, float]], trainings: Mapping[str, Hashable]
 ) -> dict[str, Mapping[int, float]]:
-    """Of the rows of each training the one with the most seeds, the first of several.
+    """From each training, the row with the most seeds, or the first of those.
 
-    Rows of one training have its noise in common, so that all of them in a pool would leave hardly
-    a spread between them, and more degrees of freedom than there are. One of them spreads as a row
-    does that is trained alone; their mean would spread less.
+    Rows of one training share its noise: a pool with all of them would have hardly any spread
+    between them, and too many degrees of freedom. A single one of them spreads like a row that is
+    trained alone; their mean would spread less.
     """
     chosen: dict[Hashable, str] = {}
     for name, values in rows.items():
@@ -174,24 +175,24 @@ def one_of_each(
 
 
 def pool(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
-    """The residuals of the two-way model row + seed, fitted to ``rows`` (values by seed).
+    """The spread of the residuals of the two-way model row + seed, fitted to ``rows`` by seed.
 
-    Rows may lack seeds; one with a value that is not finite is left out. None if no degree of
-    freedom is left. Equal variances are tested by the largest of the rows' residual variances, as
+    Rows may lack seeds; a row with a value that is not finite is left out. None if no degree of
+    freedom is left. Equal variances are tested with the largest of the rows' residual variances, as
     a share of all squares (Cochran's C), against the same share in simulated tables: residuals
-    depend on each other, so that textbook tests reject too often.
+    depend on each other, so textbook tests reject too often.
     """
     finite = _finite(rows)
     return _pool(finite, tuple((index, seed) for index, row in enumerate(finite) for seed in row))
 
 
 def pool_within(rows: Mapping[str, Mapping[int, float]]) -> Pool | None:
-    """As :func:`pool`, but of the model row alone: what a seed does to all rows is noise too.
+    """As :func:`pool`, but with the model of rows alone: what a seed does to all rows is noise too.
 
-    It is the spread of runs of one row, for those that share no seed.
+    This is the spread between runs of one row that share no seed.
     """
     finite = _finite(rows)
-    # One seed for all of them has no effect beside that of the row.
+    # The same seed for all of them adds no effect to that of the row.
     return _pool(finite, tuple((index, 0) for index, row in enumerate(finite) for _ in row))
 
 
@@ -208,7 +209,7 @@ def _pool(finite: Sequence[Mapping[int, float]], cells: tuple[tuple[int, int], .
         return None
     observed = np.array([value for row in finite for value in row.values()])
     residuals = _residuals(basis, observed - observed.mean())
-    # Seeds that agree to the last digit leave rounding errors.
+    # Where seeds agree to the last digit, only rounding errors are left.
     residuals[np.abs(residuals) < 1e-12 * np.abs(observed).max()] = 0
     deviation = math.sqrt((residuals**2).sum() / freedom)
     largest = _largest_share(weights, residuals) * (1 - 1e-9)
@@ -218,9 +219,9 @@ def _pool(finite: Sequence[Mapping[int, float]], cells: tuple[tuple[int, int], .
 
 @functools.cache
 def _design(cells: tuple[tuple[int, int], ...]) -> tuple[Array, Array]:
-    """Of a table with these cells, each a row's index and a seed: a basis of what row + seed can
-    fit, (cells, rank), and what makes variances of squares, (cells, rows), for the rows that it
-    does not fit exactly.
+    """For a table with these cells, each a row's index and a seed: an orthonormal basis of what
+    row + seed can fit, (cells, rank), and weights that turn squared residuals into the rows'
+    variances, (cells, rows), for the rows that are not fitted exactly.
     """
     row, seed = np.array(cells, dtype=int).T
     rows = (row[:, None] == np.unique(row)).astype(float)
@@ -232,9 +233,9 @@ def _design(cells: tuple[tuple[int, int], ...]) -> tuple[Array, Array]:
     return basis, rows[:, left] / freedom[left]
 
 
-def _residuals(basis: Array, figures: Array) -> Array:
-    """The residuals of one table, (cells,), or of several, (tables, cells)."""
-    return figures - figures @ basis @ basis.T
+def _residuals(basis: Array, values: Array) -> Array:
+    """The residuals of one table's values, (cells,), or of several tables', (tables, cells)."""
+    return values - values @ basis @ basis.T
 
 
 def _largest_share(weights: Array, residuals: Array) -> Array:
@@ -245,11 +246,11 @@ def _largest_share(weights: Array, residuals: Array) -> Array:
 
 @functools.cache
 def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
-    """The largest shares of tables of normal numbers with these cells."""
+    """The largest shares in simulated tables with these cells and normal values."""
     basis, weights = _design(cells)
     random = np.random.default_rng(0)
     shares: list[Array] = []
-    for _ in range(20):  # in parts, which take little memory
+    for _ in range(20):  # in parts, to save memory
         normal = random.standard_normal((_TABLES // 20, len(cells)))
         shares.append(_largest_share(weights, _residuals(basis, normal)))
     return np.concatenate(shares)
@@ -259,13 +260,13 @@ def _simulated(cells: tuple[tuple[int, int], ...]) -> Array:
 def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
     """The critical value of Dunnett's test, in standard errors, for a family-wise error of 5 %.
 
-    The quantile of the largest |t| (Dunnett 1955), by simulation to about 1 %. Unlike in the usual
-    test, the samples are not independent: rows share seeds with the base.
+    It is the quantile of the largest |t| (Dunnett 1955), simulated to about 1 %. Unlike in the
+    usual test, the samples are not independent: rows share seeds with the base.
 
     Args:
-        seeds: for each training those that it shares with the base; trainings that share them with
-            each other are correlated through the base's runs, rows of one training are as one
-        freedom: of the pooled deviation
+        seeds: for each training, the seeds that it shares with the base; trainings that have seeds
+            in common are correlated through the base's runs, and rows of one training count as one
+        freedom: degrees of freedom of the pooled deviation
     """
     sizes = [len(own) for own in seeds]
     shared = np.array([[len(own & other) for other in seeds] for own in seeds])

@@ -1,4 +1,4 @@
-"""Report how a tuned table chose its learning rates."""
+"""Show how a tuned table chose its learning rates."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _EDGE = "*"  # marks a factor next to which one more was tried
 
 
 def tuning_grid(table: TableNumbers, folder: TableFolder) -> Grid:
-    """The perplexity of each row at each factor of its learning rate, the factor that is chosen,
-    how many factors reach the tuned base, and the difference from the base without and with tuning;
-    empty for a table that is not tuned.
+    """Each row's perplexity at each factor of its learning rate, the chosen factor, how many
+    factors reach the tuned base, and the difference from the base before and after tuning; empty
+    for a table that is not tuned.
     """
     tuned, tuning = folder.tuned, folder.tuning
     rows = [row for row in table.rows if row.name in tuned]
     if tuning is None or not rows:
         return Grid([])
-    # These have no changes of their learning rate, and their base has none at all.
+    # The candidates at a factor of 1 are the rows as declared, the base among them.
     as_declared = compute_numbers(tuning.only({candidate(row, 1.0) for row in tuned}))
     untuned = {row.name: row for row in as_declared.rows}
     columns = [Column("row", [row.name for row in rows])]
@@ -59,7 +59,7 @@ def _factor(tuned: Tuned) -> str:
 def _reach(
     rows: list[RowNumbers], tuned: Mapping[str, Tuned], base: RowNumbers | None
 ) -> list[str]:
-    """How many factors of each row end below the mean perplexity of the tuned base."""
+    """How many factors of each row end at or below the mean perplexity of the tuned base."""
     ours = base and base.scores[_MEASURE.name].ours
     if not ours:
         return [""] * len(rows)

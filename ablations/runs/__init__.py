@@ -1,5 +1,5 @@
 """Carry out runs here or on a Ray cluster.
 
-Files decide what is done: ``base/seed-1`` is a finished run, ``base/seed-1.attempt-2`` one in
-progress. The driver is the only writer of Optuna's journal, which is rebuilt if it is lost.
+The files say what is done: ``base/seed-1`` is a finished run, ``base/seed-1.attempt-2`` one in
+progress. Only the driver writes Optuna's journal, which is rebuilt from the files if it is lost.
 """

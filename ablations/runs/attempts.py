@@ -1,8 +1,8 @@
 """A run's directory: ``base/seed-1.attempt-3`` in progress, ``base/seed-1`` once finished.
 
-Its name keeps attempts apart. Taking a run over renames its directory for the next attempt, which
-only one process can do; from then on the paths that earlier attempts write to do not exist.
-Finishing renames it to the run's own name, which works once.
+The name keeps attempts apart. Taking a run over renames its directory for the next attempt, which
+only one process can do; from then on the paths that earlier attempts write to no longer exist.
+Finishing renames it to the run's own name, which works only once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_KILLS = 10
 
 
 def refuse_foreign(stem: Path) -> None:
-    """Check that only a run has the name of the run ``stem``."""
+    """Check that nothing but a run has the path of the run ``stem``."""
     if stem.parent.is_file():
         raise InputError(
             f"{stem.parent} cannot be made, as a file is in its place: remove that file"
@@ -46,12 +46,12 @@ def refuse_foreign(stem: Path) -> None:
     files = (CONFIG_FILE, ATTEMPT_FILE, RESULT_FILE, PRUNED_FILE)
     is_run = any((stem / name).exists() for name in files) and locate(stem) == stem
     if os.path.lexists(stem) and not is_run:
-        raise InputError(f"{stem} has the name of a run and is none: rename it, or remove it")
+        raise InputError(f"{stem} has a run's name but is not a run: rename or remove it")
 
 
 def is_elsewhere(stem: Path) -> bool:
-    """Whether another driver works on the run ``stem``: it is alive, or the run has just reported
-    from another machine.
+    """Whether another driver works on the run ``stem``: one that is alive here, or whose run has
+    just reported from another machine.
     """
     run = read_run(stem)
     if run.is_published or run.attempt is None or run.attempt.worker == own_name():
@@ -65,10 +65,10 @@ def take_over(stem: Path) -> Path | None:
     """Begin the next attempt with all files of the one before.
 
     Returns:
-        Its directory; None if another process was first, or the run has ended meanwhile.
+        The attempt's directory; None if another process was first, or the run has ended.
     """
     current = locate(stem)
-    attempt = read_attempt(current) if current == stem else None  # a name without a number
+    attempt = read_attempt(current) if current == stem else None  # the name has no number
     last = attempt.number if attempt else attempt_number(current)
     target = stem.with_name(f"{stem.name}.attempt-{last + 1}")
     try:
@@ -86,10 +86,10 @@ def take_over(stem: Path) -> Path | None:
 
 
 def next_replaced(root: Path, name: str, lines: Iterable[str] = ()) -> str:
-    """The name below ``root`` for a run that is trained anew.
+    """The name below ``root`` that keeps an old run when it is trained again.
 
     Args:
-        lines: the names in a collection, of which some may be those of such runs
+        lines: names in a collection, which may include such old runs
     """
     folder = root / REPLACED / Path(name).parent
     there = [f"{REPLACED}/{Path(name).parent}/{path.name}" for path in folder.glob("*")]
@@ -97,16 +97,16 @@ def next_replaced(root: Path, name: str, lines: Iterable[str] = ()) -> str:
 
 
 def has_other_settings(directory: Path, experiment: Experiment) -> bool:
-    """Whether an attempt was begun with other settings than those of ``experiment``."""
+    """Whether an attempt began with settings that differ from those of ``experiment``."""
     if not (directory / CONFIG_FILE).exists():
         return False
     return bool(changed_settings(load_experiment(directory).config, experiment.config))
 
 
-def start_anew(root: Path, name: str, directory: Path) -> Path:
+def start_over(root: Path, name: str, directory: Path) -> Path:
     """Move an attempt with other settings aside, and begin the next one without its files.
 
-    The next one is made first, so that no two attempts ever have one name.
+    The next one is made first, so that no two attempts ever have the same name.
     """
     number = attempt_number(directory) + 1
     target = directory.with_name(f"{Path(name).name}.attempt-{number}")
@@ -138,7 +138,7 @@ def next_attempt(
 
 
 def leave_pruned(directory: Path, step: int, perplexity: float) -> None:
-    """Record in a trial's directory that it is pruned at ``step``."""
+    """Record in a trial's directory that it was pruned at ``step``."""
     finite = perplexity if isfinite(perplexity) else None
     write_json(directory / PRUNED_FILE, to_dict(Pruned(step=step, perplexity=finite)))
 
@@ -170,10 +170,10 @@ def clear_failures(stem: Path) -> None:
 def record_failure(
     directory: Path, reason: str, lines: Sequence[str], *, killed: bool, retries: int
 ) -> bool:
-    """Record why the attempt in ``directory`` failed; whether the run is now given up.
+    """Record why the attempt in ``directory`` failed; return whether the run is now given up.
 
-    A kill, or a stop, is usually not the run's fault, so they count only when many in a row make no
-    progress, as those of a run that always exhausts the memory.
+    A kill or a stop is usually not the run's fault. They count only after many in a row without
+    progress, such as when a run always exhausts the memory.
     """
     attempt = read_attempt(directory)
     if attempt is None:
@@ -193,7 +193,7 @@ def record_failure(
     final = kills >= _MOST_KILLS or len(attempt.failures) > retries
     with suppress(FileNotFoundError):  # another attempt has just taken the run over
         write_attempt(directory, replace(attempt, given_up=final))
-        if final or killed:  # whose process has left no word
+        if final or killed:  # a killed process has not recorded its end
             stage = RunState.FAILED if final else RunState.STOPPED
             write_progress(directory, replace(progress, stage=stage, message=reason))
     return final

@@ -1,4 +1,4 @@
-"""The driver: one loop that fills the free places."""
+"""The driver: one loop that starts and ends runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Protocol
 from ablations.runs.attempts import clear_failures, is_elsewhere, leave_pruned, refuse_foreign
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
-from ablations.runs.study import Cells, Study
+from ablations.runs.study import PlannedRuns, Study
 from ablations.runs.supervise import AttemptEnd, Request
 from experiments.records.experiment import Experiment
 from experiments.records.progress import GRACE_SECONDS, RunState, stop_signals
@@ -23,19 +23,20 @@ from transformer.errors import InputError
 from transformer.files import within
 
 _POLL_SECONDS = 0.05
-_AGAIN_SECONDS = 0.5  # before a run is tried again that was taken away
+_AGAIN_SECONDS = 0.5  # before a stopped or waiting run is tried again
 _ELSEWHERE_SECONDS = 2.0  # between looks at a run that another driver has
 _MOST_IN_VAIN = 9
-_MOST_ALIKE = 10  # rows, or trials, that are refused for one reason before any trains
+_MOST_ALIKE = 10  # rows, or trials, refused for one reason before any trains: then the driver stops
 _PRUNE_SECONDS = 0.5
 
 
 class Executor(Protocol):
     """Carries out attempts by :func:`ablations.runs.supervise.supervise`.
 
-    ``places`` are all slots, free or busy; on a cluster the list changes over time. ``ended`` are
+    ``places`` are all slots, free or busy; on a cluster the list changes over time. ``ended`` gives
     the attempts that have ended since the last call, with the names of their runs. ``stop`` ends
-    all attempts; ``close`` waits for them and frees what the executor holds. ``where`` is printed.
+    all attempts; ``close`` waits for them and frees what the executor holds. ``where`` names the
+    devices for the user.
     """
 
     where: str
@@ -48,7 +49,7 @@ class Executor(Protocol):
 
 
 def _row(name: str) -> str:
-    """The row of a run; a trial is its own."""
+    """The row of a run; a trial counts as a row of its own."""
     return name.rpartition("/")[0] or name
 
 
@@ -56,18 +57,18 @@ class Driver:
     """Carries out the runs ``names`` in this order, until none is left or a signal ends it.
 
     Args:
-        cells: the table or search
+        planned: the runs of a table or a search
         executor: where runs are carried out
-        names: of the runs
-        options: such as how often a run that failed is tried again
-        deadline: by time.monotonic(): then runs end after a checkpoint
+        names: the runs to carry out
+        options: such as how often a failed run is tried again
+        deadline: when runs end after a checkpoint, by time.monotonic()
         note: prints a line for the user
         show: displays the state; called many times a second
     """
 
     def __init__(
         self,
-        cells: Cells,
+        planned: PlannedRuns,
         executor: Executor,
         names: Sequence[str],
         options: Options,
@@ -77,9 +78,9 @@ class Driver:
         show: Callable[[], None],
     ) -> None:
         for name in names:
-            refuse_foreign(within(cells.root, name))
-        self._cells, self._executor, self._options = cells, executor, options
-        self._study = Study(cells, in_memory=options.shard.count > 1)
+            refuse_foreign(within(planned.root, name))
+        self._planned, self._executor, self._options = planned, executor, options
+        self._study = Study(planned, in_memory=options.shard.count > 1)
         self._note, self._show = note, show
         self._waiting = deque(names)
         self._running: dict[str, Place] = {}
@@ -93,13 +94,13 @@ class Driver:
         self._refusal: InputError | None = None
         self._rows = {_row(name) for name in names}
         self._refused: dict[str, AttemptEnd] = {}  # or blocked
-        self._in_vain: Counter[str] = Counter()  # attempts that nobody asked to stop
+        self._in_vain: Counter[str] = Counter()  # attempts that stopped though nobody asked
         self._not_before: dict[str, float] = {}
         self._is_stranded = False
         self.given_up: list[str] = []
 
     def run(self) -> signal.Signals | None:
-        """Carry out the runs, in the main thread; the signal that ended it early, if one did."""
+        """Carry out the runs in the main thread; return the signal that ended it early, if any."""
         handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
         try:
             while self._running or (self._waiting and self._kill_at is None):
@@ -127,8 +128,8 @@ class Driver:
         if len(self._received) > self._handled:
             seconds = 0.0 if self._handled else GRACE_SECONDS
             self._handled = len(self._received)
-            how = "stopping after a checkpoint (again to kill)" if seconds else "killing the runs"
-            self._note(how)
+            ending = "stopping after a checkpoint (a second signal kills the runs)"
+            self._note(ending if seconds else "killing the runs")
             self._stop(seconds)
         if self._kill_at is None and time.monotonic() >= self._deadline:
             self._note("time is up: stopping after a checkpoint")
@@ -144,7 +145,7 @@ class Driver:
         self._received.append(signal.Signals(number))
 
     def _stop(self, seconds: float = GRACE_SECONDS) -> None:
-        """Let all runs end after a checkpoint; those that take longer than this are killed."""
+        """Let all runs end after a checkpoint, and kill those that take longer than ``seconds``."""
         self._kill_at = time.monotonic() + seconds
         self._executor.stop(Request.STOP)
 
@@ -167,7 +168,7 @@ class Driver:
                 self._start(name, place)
 
     def _next(self) -> str | None:
-        """The next run, which waits no longer; one of a row that was not refused, if there is one.
+        """Take the next run off the queue, if possible one of a row that was not refused.
 
         A run that another driver works on is left to it, and looked at again later.
         """
@@ -177,23 +178,23 @@ class Driver:
         for name in sorted(ready, key=lambda name: _row(name) in refused):
             if self._waits_for_training(name):
                 continue
-            if not is_elsewhere(self._cells.root / name):
+            if not is_elsewhere(self._planned.root / name):
                 self._waiting.remove(name)
                 return name
             if name not in self._not_before:
                 self._note(f"{name}: another driver works on it, and this one waits for its end")
             self._not_before[name] = now + _ELSEWHERE_SECONDS
-            if self._cells.prunes:  # whose trials begin in their order
+            if self._planned.prunes:  # trials must begin in their order
                 break
         return None
 
     def _waits_for_training(self, name: str) -> bool:
-        """Whether a run in progress trains for this one too."""
-        others = self._cells.shares(name)
+        """Whether this run shares the training of a run in progress, and waits for it."""
+        others = self._planned.shares(name)
         trains = any(other in self._running for other in others) or any(
-            is_elsewhere(self._cells.root / other) for other in others
+            is_elsewhere(self._planned.root / other) for other in others
         )
-        if not trains or self._cells.has_training(name):
+        if not trains or self._planned.has_training(name):
             return False
         self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
         return True
@@ -204,19 +205,19 @@ class Driver:
         except InputError as error:
             self._refuse(error)
             return
-        attempt = attempt_number(self._cells.folder.read(name).directory) + 1
+        attempt = attempt_number(self._planned.folder.read(name).directory) + 1
         again = f" (attempt {attempt})" if attempt > 1 else ""
         where = f" on {place.host}" if place.host else ""
         self._note(f"{name}: started{again}{where}")
         job = Job(
-            root=self._cells.root.absolute(),
+            root=self._planned.root.absolute(),
             name=name,
             experiment=experiment,
             retries=self._options.retries,
             accumulate=self._options.accumulate,
             log=self._options.log,
-            shares=self._cells.shares(name),
-            checkpoints=self._cells.checkpoints(name),
+            shares=self._planned.shares(name),
+            checkpoints=self._planned.checkpoints(name),
             keep_checkpoints=self._options.keep_checkpoints,
         )
         self._running[name], self._begun[name] = place, experiment
@@ -232,39 +233,39 @@ class Driver:
             self._waiting.appendleft(name)
         elif end.state == RunState.GIVEN_UP:
             self._give_up(name)
-            self._leave_those_of_training(name)
+            self._leave_sharers(name)
         elif end.state in (RunState.REFUSED, RunState.BLOCKED):
             self._set_aside(name, end)
         elif end.state == RunState.FAILED:
             self._waiting.appendleft(name)
         elif self._kill_at is None and self._in_vain[name] >= _MOST_IN_VAIN:
-            self._note(f"{name}: that was so {_MOST_IN_VAIN + 1} times; given up")
+            self._note(f"{name}: this happened {_MOST_IN_VAIN + 1} times; given up")
             self._give_up(name)
-        else:  # stopped by this driver, or another one or nobody has its directory now
+        else:  # stopped by this driver, or its directory was taken over or removed
             self._in_vain[name] += 1
             self._not_before[name] = time.monotonic() + _AGAIN_SECONDS
             self._waiting.append(name)
 
     def _was_edited(self, name: str) -> bool:
-        """Whether the class of a run was edited between its start and the import."""
+        """Whether the run's class was edited after its start and before it was imported."""
         return self._study.begin(name) != self._begun[name]
 
     def _give_up(self, name: str) -> None:
         self._study.end(name, None)
         self.given_up.append(name)
 
-    def _leave_those_of_training(self, name: str) -> None:
-        """Leave the runs whose training has failed in this one, as it would fail again."""
-        progress = self._cells.folder.read(name).progress
+    def _leave_sharers(self, name: str) -> None:
+        """Leave the runs that share this run's training, which would fail again."""
+        progress = self._planned.folder.read(name).progress
         if progress is not None and 0 < progress.max_steps <= progress.step:
-            return  # it failed later
-        for other in self._cells.shares(name):
+            return  # it failed after training
+        for other in self._planned.shares(name):
             if other in self._waiting:
                 self._waiting.remove(other)
-                self._note(f"{other}: left for now, as {name} has the same training")
+                self._note(f"{other}: left for now, as its training failed in {name}")
 
     def _set_aside(self, name: str, end: AttemptEnd) -> None:
-        """Leave a run that cannot begin, unless none can for the same reason: then stop."""
+        """Leave a run that cannot begin; if none can, for the same reason, stop the driver."""
         self._refused[name] = end
         if end.state == RunState.REFUSED:
             self._give_up(name)
@@ -273,34 +274,34 @@ class Driver:
         enough = min(_MOST_ALIKE, len(self._rows))
         if len(reasons) > 1 or len(rows) < enough or self._any_trains():
             return
-        in_order = [name for name in self._cells.names if name in self._refused]
+        in_order = [name for name in self._planned.names if name in self._refused]
         self._refuse(self._refusal_of(in_order))
         for each in self._refused:
-            clear_failures(self._cells.root / each)
+            clear_failures(self._planned.root / each)
 
     def _any_trains(self) -> bool:
-        """Whether a run of the table has finished, or trains now."""
-        folder = self._cells.folder
+        """Whether any run has finished, or is training now."""
+        folder = self._planned.folder
         running = (folder.read(name).progress for name in self._running)
         if any(progress and progress.stage == RunState.TRAIN for progress in running):
             return True
         return any(run.result is not None for run in folder.look())
 
     def _refusal_of(self, names: Sequence[str]) -> InputError:
-        """An error with the reason of the first of these runs."""
+        """An error that gives the reason of the first of these runs."""
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         return InputError(f"{names[0]}{more}: {self._refused[names[0]].reason}")
 
     def _prune(self) -> None:
-        """End the trials that Optuna prunes: their supervisors find the step in a file."""
-        if not self._cells.prunes or time.monotonic() < self._prune_at:
+        """Prune trials by leaving the step in a file, which their supervisors look for."""
+        if not self._planned.prunes or time.monotonic() < self._prune_at:
             return
         self._prune_at = time.monotonic() + _PRUNE_SECONDS
         for name in sorted(self._running.keys() - self._pruned):
-            run = self._cells.folder.read(name)
+            run = self._planned.folder.read(name)
             curve = run.curve
             step = self._study.prunes_at(name, curve)
             if step is not None:
                 self._pruned.add(name)
-                with suppress(FileNotFoundError):  # it has just ended
+                with suppress(FileNotFoundError):  # the run has just ended
                     leave_pruned(run.directory, step, curve[step])

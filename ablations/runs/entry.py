@@ -1,8 +1,9 @@
 """The entry point of a run's process.
 
 ``python -m ablations.runs.entry DIRECTORY ACCUMULATE LOG CHECKPOINTS KEEP`` carries out the run
-that ``config.json`` describes, or one rank of it, until its standard input closes; it keeps at
-least so many checkpoints, once it is scored ``whole`` or only their ``weights``.
+that ``config.json`` describes, or one rank of it, until its standard input closes. It keeps at
+least CHECKPOINTS checkpoints; KEEP says whether they stay ``whole`` once the run is scored, or only
+their ``weights``.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _POLL_SECONDS = 1.0
 def main(arguments: Sequence[str], driver: int = 0) -> int:
     """Carry the run out until the other end of the pipe ``driver`` closes.
 
-    Exit codes: 0 done, 2 bad input, 74 blocked by its surroundings, 75 stopped after a checkpoint,
-    1 failed or diverged.
+    Exit codes: 0 done, 1 failed or diverged, 2 bad input, 74 blocked by its surroundings (such as a
+    full disk), 75 stopped after a checkpoint.
     """
     folder, accumulate, log, checkpoints, keep = arguments
     _exit_on_signals()
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str], driver: int = 0) -> int:
             print(outcome.message, file=sys.stderr)
         record_end(directory, state, outcome.message, step=outcome.step, started_at=started_at)
     if state == RunState.STOPPED:
-        # With another code the launcher would kill the other ranks before they are finished.
+        # With another exit code the launcher would kill the other ranks before they have finished.
         return STOPPED_EXIT_CODE if launched_world() is None else 0
     codes = {RunState.DONE: 0, RunState.REFUSED: BAD_INPUT, RunState.BLOCKED: BLOCKED_EXIT_CODE}
     return codes.get(state, 1)
@@ -76,10 +77,10 @@ def main(arguments: Sequence[str], driver: int = 0) -> int:
 def _carry_out(directory: Path, **settings: Any) -> Outcome:
     try:
         return execute(load_experiment(directory), directory, fenced=True, **settings)
-    except SystemExit:  # of a signal: execute() has made failures of all others
+    except SystemExit:  # from a signal: execute() turns all others into failures
         message = "stopped outside of training; the same command continues"
         return Outcome(RunState.STOPPED, message)
-    except BaseException as error:  # code of the user's may raise even GeneratorExit
+    except BaseException as error:  # the user's code may raise anything, even GeneratorExit
         if isinstance(error, Exception) and is_bad_input(error):
             is_own = isinstance(error, InputError) and not isinstance(error, BlockedError)
             return Outcome(RunState.REFUSED if is_own else RunState.BLOCKED, str(error))
@@ -101,11 +102,11 @@ def _exit_on_signals() -> None:
 
 
 def _watch_parent(parent: int, driver: int) -> None:
-    """Act as on SIGTERM when the driver, or the parent, such as the launcher of ranks, is gone."""
+    """Send this process SIGTERM once the driver, or the parent that launched it, is gone."""
     while os.getppid() == parent and not select.select([driver], [], [], _POLL_SECONDS)[0]:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_SECONDS)  # a rank whose peers are gone may hang where no signal interrupts it
+    time.sleep(GRACE_SECONDS)  # a rank without its peers may hang where no signal interrupts it
     os._exit(STOPPED_EXIT_CODE)
 
 

@@ -1,7 +1,7 @@
-"""Keep a driver's signals from its fork server.
+"""Block the driver's stop signals in its fork server.
 
-The server imports this first: a terminal sends them to it too, which would end it and so the runs.
-A run has a group of its own, and unblocks them once it can handle them.
+The server imports this first. A terminal sends Ctrl-C to the server too, which would end it and all
+runs with it. Each run has its own process group and unblocks the signals once it can handle them.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Locks of drivers."""
+"""Locks that keep drivers out of each other's way."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every ``count``-th run, from the ``number``-th on, counted from 1."""
+    """Every ``count``-th run, beginning with run ``number``, counted from 1."""
 
     number: int = 1
     count: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard that the user wrote as ``2/8``."""
+        """The shard that the user gave as, for example, ``2/8``."""
         parts = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if parts is not None:
             number, count = int(parts[1]), int(parts[2])
@@ -48,10 +48,10 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
     """Keep other drivers off these runs until the end of the block.
 
     The directory is made if it is missing. The operating system releases the lock however the
-    process ends; the file's content is for messages.
+    process ends; what the lock file says is only for messages.
     """
     make_directory(directory)
-    # Locks may be held together only by the shards of one division: those with the same ending.
+    # Only shards of the same count may hold locks together: their names end alike.
     if shard.count > 1:
         family = f"-of-{shard.count}.lock"
         name = f".driver-{shard.number}{family}"
@@ -61,7 +61,8 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
         own = stack.enter_context(_held(directory / name))
         for other in directory.glob(_LOCKS):
             if not other.name.endswith(family):
-                # It is free; who takes it later finds ours. Shared, as other shards look too.
+                # Check that it is free: whoever takes it later finds ours. The check is a shared
+                # lock, as other shards check too.
                 with _held(other, shared=True):
                     pass
         own.truncate(0)
@@ -72,11 +73,11 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
 
 
 def is_driven(directory: Path) -> bool:
-    """Whether a driver works on these runs; one of another machine counts for a minute."""
+    """Whether a driver works on these runs; one on another machine counts for a minute."""
     for path in directory.glob(_LOCKS):
         try:
             running, written = is_running(read_text(path).rpartition("\n")[2]), path.stat().st_mtime
-        except (InputError, OSError):  # removed meanwhile, or no driver's
+        except (InputError, OSError):  # removed meanwhile, or not a driver's
             continue
         if running or (running is None and time.time() - written < _START_SECONDS):
             return True

@@ -1,4 +1,4 @@
-"""A Ray cluster as an executor."""
+"""An executor on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# Ray reads these when it is imported. An unauthenticated cluster runs anybody's code.
+# Ray reads these when it is imported. A cluster without authentication runs anybody's code.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
@@ -30,18 +30,18 @@ from ablations.runs.supervise import AttemptEnd, Request, lost, supervise
 from experiments.records.progress import GRACE_SECONDS, RunState
 from transformer.errors import InputError
 
-# The driver's variables that are passed to runs: the project's own settings.
+# The driver's environment variables that runs get too: the project's settings.
 _PASSED = re.compile("DATA_|LRU_CACHE_|OMP_NUM_|ONEDNN_|PENN_|SACREBLEU|TRANSFORMER_|WANDB_")
-_LOOK_SECONDS = 2.0  # between looks at which nodes there are
+_LOOK_SECONDS = 2.0  # between looks at the list of nodes
 
 
 class RayExecutor:
     """Runs on the nodes of a cluster; see :class:`ablations.runs.driver.Executor`.
 
     Args:
-        address: of the cluster, or ``auto``
-        options: how many devices a run has, or shares with others
-        threads: of the CPU for each process
+        address: the cluster's address, or ``auto``
+        options: how many devices a run has, or how many runs share one
+        threads: CPU threads of each process
     """
 
     def __init__(self, address: str, options: Options, threads: int) -> None:
@@ -65,16 +65,18 @@ class RayExecutor:
             raise InputError(f"no node of the Ray cluster has room for a run, which needs {wanted}")
 
     def places(self) -> Sequence[Place]:
-        """As many places on each node as its resources allow, used or free."""
+        """As many places on each node as its resources allow, busy or free."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
             self._nodes = [node for node in ray.nodes() if node["Alive"]]
         found: list[Place] = []
         for node in self._nodes:
             name, host, there = node["NodeID"], node["NodeManagerHostname"], node["Resources"]
-            fitting = int(min(there.get(x, 0) / need for x, need in self._needs.items()))
-            if name not in self._unfit:
-                found += [Place(x, ranks=self._ranks, node=name, host=host) for x in range(fitting)]
+            fitting = int(min(there.get(kind, 0) / need for kind, need in self._needs.items()))
+            if name in self._unfit:
+                continue
+            for number in range(fitting):
+                found.append(Place(number, ranks=self._ranks, node=name, host=host))
         return found
 
     def start(self, job: Job, place: Place) -> None:
@@ -96,7 +98,7 @@ class RayExecutor:
         return [(job.name, self._end(task, job, place)) for task, job, place in ends]
 
     def _end(self, task: Any, job: Job, place: Place) -> AttemptEnd:
-        """The end of an attempt; its node or its process of Ray's may be gone."""
+        """The end of an attempt; its node or its Ray process may be gone."""
         try:
             end = ray.get(task)
         except ray.exceptions.RayError as error:
@@ -122,7 +124,7 @@ class RayExecutor:
         if request > self._request:
             self._request = request
             for task in self._attempts:
-                ray.cancel(task)  # the first stops the run, the second kills it
+                ray.cancel(task)  # the first call stops the run, a second one kills it
 
     def close(self) -> None:
         """Wait for the attempts that are left, and disconnect from the cluster."""
@@ -132,8 +134,8 @@ class RayExecutor:
 
 
 def _connect(address: str) -> str:
-    """Connect to the cluster; the address of its dashboard, empty without one."""
-    # Ray would print pages for each node that it loses, and a line for each try to connect.
+    """Connect to the cluster; return the address of its dashboard, empty without one."""
+    # Ray would print pages for each node that it loses, and a line for each attempt to connect.
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     setattr(ray_worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010
     shown, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -142,11 +144,12 @@ def _connect(address: str) -> str:
         context = ray.init(
             address=address, log_to_driver=False, configure_logging=False, namespace="ablations"
         )
-    except Exception as error:  # many kinds, for many reasons
+    except Exception as error:  # Ray raises many kinds
         raise InputError(
             f"no Ray cluster can be used at {address} ({_first_line(error)}): start one with ray "
-            "start, and give the same token to all (RAY_AUTH_MODE=token and ray get-auth-token "
-            "--generate before ray start, or RAY_AUTH_MODE=disabled here for a cluster without)"
+            "start, and give all machines the same token (RAY_AUTH_MODE=token and ray "
+            "get-auth-token --generate before ray start; for a cluster without tokens set "
+            "RAY_AUTH_MODE=disabled here)"
         ) from error
     finally:
         os.dup2(shown, 2)
@@ -169,7 +172,7 @@ def _digest() -> str:
 
 
 def _supervise_here(job: Job, place: Place, start: Start, project: str) -> AttemptEnd | str:
-    """Supervise an attempt on this node, as a task; its end, or why this node cannot be used."""
+    """Supervise an attempt as a task on this node; its end, or why this node cannot be used."""
     if not job.root.is_dir():
         return f"it does not see the directory {job.root}"
     if _digest() != project:
@@ -183,7 +186,7 @@ def _supervise_here(job: Job, place: Place, start: Start, project: str) -> Attem
 
     given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
     devices = tuple(int(x) if x.isdecimal() else x for x in given)
-    # ray.cancel acts like Ctrl-C, and Ray sends SIGTERM when the driver is gone.
+    # ray.cancel sends SIGINT, and Ray sends SIGTERM when the driver is gone.
     before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return supervise(job, replace(place, devices=devices), start, lambda: request)

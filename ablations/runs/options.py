@@ -1,4 +1,4 @@
-"""Options of ``run`` and ``search``; places for runs here."""
+"""Options of ``run`` and ``search``; this machine's places for runs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from experiments.records.experiment import Log
 from transformer.errors import InputError
 
 AT_LEAST_ONE = Parameter(validator=Number(gte=1))
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of all cores together, and of the clock
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of CPU time per period, and the period
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """Options for how many runs there are at a time."""
+    """Options that decide how many runs there are at a time."""
 
     workers: Annotated[int | None, AT_LEAST_ONE] = None
-    """runs at a time [default: one for each GPU, or for each core if there is no GPU]"""
+    """number of runs at a time [default: one per GPU, or one per core without a GPU]"""
 
     devices_per_trial: Annotated[int, AT_LEAST_ONE] = 1
-    """GPUs of one run; without a GPU its processes, each on cores of its own"""
+    """GPUs per run; without GPUs, processes per run, each on its own cores"""
 
     trials_per_device: Annotated[int, AT_LEAST_ONE] = 1
-    """runs on a GPU, or core"""
+    """runs that share one GPU or core"""
 
     def here(self, threads: int | None) -> tuple[Place, ...]:
-        """The places of this machine: one for each group of GPUs, else for each group of cores.
+        """The places of this machine: by default one for each group of GPUs, or else of cores.
 
-        Two processes of one thread are faster than one of two ``threads``. At the scales for CPUs a
-        run needs less than 1 GiB.
+        Two processes of one thread each are faster than one process of two ``threads``. At the
+        scales for CPUs a run needs less than 1 GiB.
         """
         devices, cores, ranks = gpus(), count_cores(), self.devices_per_trial
         if ranks > len(devices or range(cores)):
@@ -65,37 +65,37 @@ class Options(Places):
     """address of the Ray cluster to run on, or auto for the running one [default: this machine]"""
 
     shard: Annotated[Shard, Parameter(parse=False)] = WHOLE
-    """the runs of this driver; an option of ``run`` alone"""
+    """the share of the runs that this driver takes, from ``run --shard``"""
 
     accumulate: Annotated[int, AT_LEAST_ONE] = 1
     """gradient-accumulation steps"""
 
     retries: Annotated[int, Parameter(validator=Number(gte=0))] = 2
-    """of a run that failed"""
+    """number of times to try a failed run again"""
 
     retry_failed: bool = False
-    """also run what was given up before"""
+    """also try runs that were given up before"""
 
     keep_checkpoints: bool = False
-    """keep them whole, with Adam's moments [default: once scored, the weights alone]"""
+    """keep whole checkpoints, with Adam's moments [default: once scored, only the weights]"""
 
-    # These change the rounding, so they are the same for all runs of a directory.
+    # These affect rounding, so they are the same for all runs of a directory.
     precision: Literal["bf16", "fp32"] | None = None
     """matmul precision [default: that of earlier runs, else bf16 where it is faster]"""
 
     threads: Annotated[int | None, AT_LEAST_ONE] = None
-    """CPU threads of a run [default: as before, or 1]"""
+    """CPU threads per run [default: as in earlier runs, else 1]"""
 
     compile: Compile = None
 
     log: Log = "wandb"
-    """what logs the metrics"""
+    """where to log the metrics"""
 
     def __post_init__(self) -> None:
         for name in ("accumulate", "retries", "threads", "devices_per_trial"):
             if (getattr(self, name) or 0) > MOST:
                 raise InputError(f"--{name.replace('_', '-')} may be at most {MOST:,}")
-        if self.ray is not None:  # a node has so many runs for each of its GPUs
+        if self.ray is not None:  # a node takes this many runs for each of its GPUs
             check_count("--trials-per-device", self.trials_per_device, 1)
         if self.ray is not None and self.workers is not None:
             raise InputError("--workers is for this machine: a Ray cluster has its own resources")
@@ -107,11 +107,11 @@ class Options(Places):
 
 
 def gpus() -> list[int | str]:
-    """The GPUs that may be used: those in CUDA_VISIBLE_DEVICES, by number or UUID, else all."""
+    """The GPUs that may be used: those in CUDA_VISIBLE_DEVICES, by number or UUID, or else all."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         names = (part.strip() for part in visible.split(","))
-        # CUDA ignores everything after a name that it does not know, such as -1.
+        # CUDA ignores everything from the first name on that it does not know, such as -1.
         known = itertools.takewhile(
             lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names
         )
@@ -130,7 +130,7 @@ def gpus() -> list[int | str]:
 
 
 def count_cores() -> int:
-    """How many cores this process may use, which a container may restrict, by its quota too."""
+    """The number of cores that this process may use, within its container's quota."""
     here = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # there is none, or it says "max"

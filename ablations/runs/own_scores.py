@@ -1,4 +1,4 @@
-"""Score finished runs by a user's own measures."""
+"""Score finished runs with the user's own measures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from transformer.errors import InputError
 
 
 def score_finished_runs(folder: TableFolder, names: Container[str]) -> int:
-    """Give the finished runs among ``names`` the scores of the table's own measures that they lack,
-    from their translations; how many got one. Runs that are lines of a collection stay as they are.
+    """Add missing scores by the table's own measures to the finished runs among ``names``, from
+    their translations; return how many runs got one. Runs of a collection stay as they are.
 
-    A function that fails once is not called for other runs.
+    A function that fails once is not called for the other runs.
     """
     left = {score_key(measure.function): measure.function for measure in folder.plan.own_measures}
     count = 0

@@ -22,10 +22,10 @@ from experiments.records.progress import GRACE_SECONDS, STOPPED_EXIT_CODE
 from experiments.records.run import LOG_FILE
 from transformer.files import open_plain
 
-# By default it kills its ranks half a minute after a signal.
+# By default torchrun kills its ranks half a minute after a signal.
 _OF_TORCHRUN = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{GRACE_SECONDS:.0f}"}
-# The first blocks signals; the others are what a run imports (each start of W&B looks at its launch
-# tools). None of them touches a GPU or starts a thread.
+# The first blocks signals; the others are what a run imports (wandb.sdk.launch at each start of
+# W&B). None of them touches a GPU or starts a thread.
 _PRELOADED = [
     "ablations.runs.fork_server",
     "ablations.runs.entry",
@@ -33,14 +33,14 @@ _PRELOADED = [
     "lightning.pytorch.loggers.wandb",
     "wandb.sdk.launch",
 ]
-_SERVER_KILLED = 255  # Python's exit code of a run whose server was killed
-_FORKING = threading.Lock()  # attempts are threads, and starting a process polls all the others
+_SERVER_KILLED = 255  # Python's exit code for a run whose server was killed
+_FORKING = threading.Lock()  # attempts are threads, and starting one process polls all others
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Room for one run at a time: its GPUs as CUDA_VISIBLE_DEVICES names them (none: the CPU), its
-    number of processes, and the node and host of a cluster.
+    """A slot for one run at a time: its GPUs as CUDA_VISIBLE_DEVICES names them (none: the CPU),
+    the run's number of processes, and the node and host if it is on a cluster.
     """
 
     number: int
@@ -55,10 +55,10 @@ class Job:
     """One attempt at the run of ``experiment`` in ``root / name``.
 
     ``accumulate`` and ``log`` are as for :func:`experiments.run.run`. A run that fails more than
-    ``retries`` times is given up. Those of ``shares`` have the same training, which keeps at least
-    so many of its last ``checkpoints``; with ``keep_checkpoints`` they stay whole once it is
-    scored. The process works in ``folder`` with the variables ``environment``, and is one of the
-    ``driver`` of that name.
+    ``retries`` times is given up. The runs in ``shares`` have the same training, of which at least
+    the last ``checkpoints`` checkpoints are kept: whole with ``keep_checkpoints``, else only their
+    weights once the run is scored. The process works in ``folder`` with the environment variables
+    ``environment``; ``driver`` names the driver's process.
     """
 
     root: Path
@@ -76,36 +76,37 @@ class Job:
 
 
 class RunProcess(Protocol):
-    """A started process, which leads the process group ``pid``; ``poll`` is as of a ``Popen``."""
+    """A started process that leads the process group ``pid``; ``poll`` works as in ``Popen``."""
 
     @property
     def pid(self) -> int: ...
     def poll(self) -> int | None: ...
 
 
-# Starts a run's process in its directory.
+# A function that starts a run's process in its directory.
 Start = Callable[[Path, Job, Place], RunProcess]
 
 
 def forget_rank() -> None:
-    """Remove the variables that runs inherit, with which Lightning would take a run for a rank of
-    the job that started the driver, and W&B all runs for the one of its sweep.
+    """Remove environment variables that would mislead runs: Lightning would take each for a rank of
+    the job that started the driver, and W&B would take all of them for one run of its sweep.
     """
     ownership.forget_rank()
     os.environ.pop("WANDB_SWEEP_ID", None)
 
 
 def environment(job: Job, place: Place) -> dict[str, str]:
-    """The environment of a run's process, with its GPUs."""
+    """The environment variables of a run's process, which include its GPUs."""
     gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, place.devices))} if place.devices else {}
     return {**os.environ, **job.environment, **gpus}
 
 
 def start(directory: Path, job: Job, place: Place) -> subprocess.Popen[bytes]:
-    """Start the run of ``directory`` and append its output to ``log.txt`` there.
+    """Start the run in ``directory`` and append its output to ``log.txt`` there.
 
-    The process leads its own group, so that Ctrl-C at the terminal reaches the driver only. Its
-    input closes if its parent is gone; ranks, which ``torch.distributed.run`` starts, share it.
+    The process leads its own group, so that Ctrl-C at the terminal reaches only the driver. Its
+    standard input closes when its parent is gone; the ranks that ``torch.distributed.run`` starts
+    share it.
     """
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(place.ranks), "-m"]
     module = ["ablations.runs.entry", str(directory), *_settings(job)]
@@ -128,9 +129,9 @@ def _settings(job: Job) -> tuple[str, ...]:
 
 
 def fork(directory: Path, job: Job, place: Place) -> RunProcess:
-    """As :func:`start`, but as a fork of Python's fork server, which has imported torch.
+    """As :func:`start`, but forked from Python's fork server, which has imported torch.
 
-    The server is started with the first run. One whose server is killed counts as killed: it ends
+    The server is started with the first run. A run whose server is killed counts as killed: it ends
     by itself after a checkpoint.
     """
     if place.ranks > 1:
@@ -142,14 +143,14 @@ def fork(directory: Path, job: Job, place: Place) -> RunProcess:
     try:
         with _FORKING:
             run.start()
-    except (OSError, EOFError):  # it was killed just now, or cannot be had: TMPDIR is a long name
+    except (OSError, EOFError):  # the server was just killed, or TMPDIR is too long for its socket
         return start(directory, job, place)
     return _Fork(run)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """A run that the fork server has started."""
+    """A run that the fork server started."""
 
     process: BaseProcess
 
@@ -167,7 +168,7 @@ class _Fork:
 
 
 def _carry_out(arguments: tuple[str, ...], folder: Path, variables: dict[str, str]) -> None:
-    """Carry a run out, in its forked process."""
+    """Carry out a run in its forked process."""
     os.setsid()
     directory = Path(arguments[0])
     try:
@@ -188,7 +189,7 @@ def _carry_out(arguments: tuple[str, ...], folder: Path, variables: dict[str, st
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal the group that a process leads, or the process if it has no group yet."""
+    """Signal the group that a process leads, or only the process if it has no group yet."""
     for send in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             send(pid, number)

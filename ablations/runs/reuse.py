@@ -1,4 +1,4 @@
-"""Reuse runs that are equal, and set stale ones aside."""
+"""Reuse equal runs, and set stale ones aside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from transformer.files import locked, rename, within
 
 
 def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
-    """The runs that a row of ``plan`` would repeat with their seed, whatever they are called."""
+    """The runs that equal a run of ``plan`` (row and seed), whatever their names."""
     planned = {row: identity(override(config, seed=0)) for row, config in plan.configs.items()}
     equal: dict[Cell, Run] = {}
     for run in runs:
@@ -41,7 +41,7 @@ def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
 
 
 def with_seeds_of(plan: Plan, cells: Iterable[Cell]) -> Plan:
-    """``plan`` with the seeds of these cells too."""
+    """``plan`` with the seeds of these rows added."""
     seeds = defaultdict[str, list[int]](list)
     for cell in cells:
         seeds[cell.row].append(cell.seed)
@@ -49,13 +49,13 @@ def with_seeds_of(plan: Plan, cells: Iterable[Cell]) -> Plan:
 
 
 class Earlier:
-    """The finished runs of the folder ``path`` that a ``plan`` would repeat.
+    """The finished runs in the folder ``path`` that equal runs of ``plan``.
 
     Args:
-        all_seeds: also with seeds that the plan does not have
+        all_seeds: also take seeds that the plan does not have
 
     Raises:
-        InputError: if it has finished runs, and none of them is equal to one of the plan.
+        InputError: if the folder has finished runs, but none of them equals one of the plan.
     """
 
     def __init__(self, path: Path, plan: Plan, *, all_seeds: bool = True) -> None:
@@ -68,11 +68,11 @@ class Earlier:
             self._equal = {cell: self._equal[cell] for cell in plan.cells if cell in self._equal}
 
     def add_seeds(self, plan: Plan) -> Plan:
-        """``plan`` with the seeds of these runs too."""
+        """``plan`` with the seeds of these runs added."""
         return with_seeds_of(plan, self._equal)
 
     def copy(self, root: Path) -> list[str]:
-        """Copy these runs to a folder, but for those that are begun there; their names."""
+        """Copy these runs to a folder, except those that have begun there; return their names."""
         with locked(root / LOCK_FILE):  # shards copy the same runs
             runs = {str(cell): run for cell, run in self._equal.items()}
             missing = TableFolder(root).without_begun(runs)
@@ -82,7 +82,7 @@ class Earlier:
 
 
 def _difference(plan: Plan, run: Run) -> str:
-    """How a run differs from the row of its name, or else from the first one."""
+    """How a run differs from the row of the same name, or else from the first row."""
     configs = plan.configs
     config = configs.get(run.row, next(iter(configs.values())))
     assert run.experiment is not None
@@ -91,7 +91,7 @@ def _difference(plan: Plan, run: Run) -> str:
 
 
 def take_renamed(root: Path) -> int:
-    """Give runs of rows that have been renamed the names of their rows now; how many there are.
+    """Rename the runs of renamed rows to match; return how many there are.
 
     A run that another driver works on stays where it is.
     """
@@ -121,7 +121,7 @@ def _unplanned(folder: TableFolder) -> Iterator[Run]:
     for name in sorted((names | lines.keys()) - {*folder.names}):
         if name.startswith((f"{REPLACED}/", f"{TUNING}/")):
             continue
-        if name in names:  # a folder goes before a line
+        if name in names:  # a folder takes precedence over a line
             yield read_run(within(folder.path, name), name)
         else:
             yield folder.collection.run(name)
@@ -135,15 +135,15 @@ def _rename(root: Path, old: str, name: str) -> None:
     target.parent.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):  # another shard was first
         rename(current, target)
-    with suppress(OSError):  # which has other runs
+    with suppress(OSError):  # it has other runs
         (root / old).parent.rmdir()
 
 
 def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
-    """Move the runs of these rows whose settings or source have changed since to ``replaced/``, so
-    that they are trained anew.
+    """Move runs of these rows to ``replaced/`` if their settings or source have changed, so that
+    they are trained again.
 
-    Called again after a kill it moves what is left; a run that was trained since has not changed.
+    A call after a kill moves the rest; runs that were trained in between are not stale.
     """
     rows = {*rows}
     with locked(root / LOCK_FILE):

@@ -1,4 +1,4 @@
-"""Score a run with the training of another one."""
+"""Score a run with the training of another run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from transformer.files import copy_plain
 
 
 def has_training(directory: Path, config: Config) -> bool:
-    """Whether the run in ``directory`` is finished, and still has the checkpoints that a run of
-    ``config``, with the same training, is scored with.
+    """Whether the run in ``directory`` is finished, has the training of ``config``, and still has
+    the checkpoints that scoring by ``config`` needs.
     """
     run = read_run(directory)
     result, experiment = run.result, run.experiment
@@ -43,10 +43,10 @@ def has_training(directory: Path, config: Config) -> bool:
 
 
 def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Path | None:
-    """Give a run that has no checkpoint yet those of the first of the ``others`` that has them.
+    """Give a run without checkpoints those of the first of the ``others`` with its training.
 
     Returns:
-        The directory that they are from; None if there is none.
+        The directory that they come from; None if there is none.
     """
     if step_checkpoints(directory):
         return None
@@ -58,10 +58,10 @@ def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Pa
 
 
 def take_divergence(directory: Path, experiment: Experiment, others: Iterable[Path]) -> Path | None:
-    """Give a run the result of the first of the ``others`` whose training, the same, diverged.
+    """If the same training diverged in one of the ``others``, give a run the first such result.
 
     Returns:
-        The directory that it is from; None if none of them did.
+        The directory that it comes from; None if there is none.
     """
     config = experiment.config
     for other in others:
@@ -82,18 +82,18 @@ def _is_whole(directory: Path) -> bool:
     """Whether no checkpoint of a run is damaged."""
     try:
         return all(is_whole_file(path) for _, path in step_checkpoints(directory))
-    except Exception:  # which damage makes of almost any kind
+    except Exception:  # damage can cause almost any kind
         return False
 
 
 def _take(source: Path, target: Path) -> None:
-    """The newest checkpoint is last, so that after a kill none of those before it is missing."""
+    """Take the newest checkpoint last: if it is there after a kill, so are those before it."""
     if (source / METRICS_FILE).is_file():
         copy_plain(source / METRICS_FILE, target / METRICS_FILE)
     (target / CHECKPOINTS).mkdir(exist_ok=True)
     for _, path in step_checkpoints(source):
         copy = target / CHECKPOINTS / path.name
         try:
-            os.link(path, copy)  # which takes no space: a checkpoint is replaced, never changed
-        except OSError:  # as of a file system without such links
+            os.link(path, copy)  # takes no space; safe, as a checkpoint is replaced, never changed
+        except OSError:  # such as on a file system without hard links
             copy_plain(path, copy)

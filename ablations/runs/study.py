@@ -20,24 +20,23 @@ from experiments.records.experiment import Experiment
 from experiments.records.run import Run
 from transformer.files import making, read_bytes, rename
 
-_MOST_BYTES = 256_000_000  # of the journal of a long search
+_MOST_BYTES = 256_000_000  # enough for the journal of a long search
 
 
-class Cells(Protocol):
-    """The rows of a table with each seed, or the trials of a search.
+class PlannedRuns(Protocol):
+    """The runs that a table or a search plans, and their trials in Optuna's study.
 
-    ``names`` are in the order in which the runs start, and are their paths below ``root``, the
-    ``folder``; ``title`` is for users. If it ``prunes``, as a search does, runs begin in their
-    order, and one may be ended early.
+    ``names`` are the runs' paths below ``root``, in the order in which they start; ``folder`` reads
+    them, and ``title`` is for users. If ``prunes`` is set, as for a search, runs start strictly in
+    this order, and one may be ended early.
 
-    ``shares`` are the other runs that have the same training as one, ``has_training`` says whether
-    one of them is finished and has it still, and ``checkpoints`` how many of its last ones they
-    need.
+    ``shares`` gives the other runs with the same training as a run, ``has_training`` whether a
+    finished one of them still has it, and ``checkpoints`` how many of its last ones they need.
 
-    ``create_study`` makes the study if it is missing. ``restore`` makes the trials of the runs that
-    have files, with what only the journal has, its ``known`` trials. ``ask`` makes a trial,
-    ``experiment`` its configuration. ``to_trial`` is the trial of a run that has ended; None if its
-    values are not finite.
+    ``create_study`` loads the study, or makes it. ``restore`` rebuilds the trials of the runs that
+    have files; what only the journal has comes from its ``known`` trials. ``ask`` makes a run's
+    trial, ``experiment`` its configuration. ``to_trial`` gives the trial of a run that has ended,
+    None if its values are not finite.
     """
 
     root: Path
@@ -59,88 +58,89 @@ class Cells(Protocol):
 
 
 class Study:
-    """The trials of ``cells``: one for each cell that has begun.
+    """Optuna's trials of ``planned``: one for each run that has begun.
 
     Args:
-        cells: a table or a search
+        planned: a table or a search
         in_memory: keep no file, since other drivers work on the same directory
     """
 
-    def __init__(self, cells: Cells, *, in_memory: bool = False) -> None:
+    def __init__(self, planned: PlannedRuns, *, in_memory: bool = False) -> None:
         warnings.filterwarnings("ignore", category=ExperimentalWarning)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._cells = cells
+        self._planned = planned
         self._running: dict[str, optuna.Trial] = {}
         self._reported: dict[str, int] = {}
         self._last_step = 0  # the same for all trials of a search
-        storage = InMemoryStorage() if in_memory else self._restore(cells.root / STUDY_FILE)
-        self._study = cells.create_study(storage)
+        storage = InMemoryStorage() if in_memory else self._restore(planned.root / STUDY_FILE)
+        self._study = planned.create_study(storage)
 
     def begin(self, name: str) -> Experiment:
-        """The configuration of a cell; its trial is running from now on."""
+        """Start the trial of a run, and return the configuration to run."""
         if name not in self._running:
-            self._running[name] = self._cells.ask(self._study, name)
-        experiment = self._cells.experiment(name, self._running[name])
+            self._running[name] = self._planned.ask(self._study, name)
+        experiment = self._planned.experiment(name, self._running[name])
         self._last_step = experiment.config.training.max_steps
         return experiment
 
     def prunes_at(self, name: str, curve: Mapping[int, float]) -> int | None:
         """Report a running trial's values by step; the step at which Optuna prunes it, if any.
 
-        Optuna compares trials at the same step, so it is asked at each; not at the last, where
-        nothing is left to save.
+        Optuna compares trials at the same step, so it is asked at each step, except for the last
+        one, where pruning would save nothing.
         """
         trial = self._running[name]
         curve = {step: value for step, value in curve.items() if step < self._last_step}
         return next((step for step in self._report(name, curve) if trial.should_prune()), None)
 
     def end(self, name: str, run: Run | None) -> None:
-        """Tell Optuna how a run has ended; None means that it was given up."""
-        found = None if run is None else self._cells.to_trial(run)
+        """Tell Optuna how a run ended; None means that it was given up."""
+        found = None if run is None else self._planned.to_trial(run)
         if found is None:
             self._study.tell(self._running.pop(name), state=TrialState.FAIL)
             return
-        # All values, since later trials are compared with them and a pruned trial's is its last.
+        # All values: later trials are compared with them, and a pruned trial's value is its last.
         list(self._report(name, found.intermediate_values))
         pruned = found.state == TrialState.PRUNED
         values, state = (None, found.state) if pruned else (found.values, None)
         self._study.tell(self._running.pop(name), values, state)
 
     def _report(self, name: str, curve: Mapping[int, float]) -> Iterator[int]:
-        for step in sorted(x for x in curve if x > self._reported.get(name, -1)):
+        last = self._reported.get(name, -1)
+        for step in sorted(step for step in curve if step > last):
             self._running[name].report(curve[step], step)
             self._reported[name] = step
             yield step
 
     def _restore(self, path: Path) -> BaseStorage:
-        """The journal at ``path``, written anew with the trials of the runs that have files.
+        """Rebuild the journal at ``path`` from the trials that have files.
 
         A trial that was running when its driver ended waits again, under the same number.
         """
-        restored = self._cells.restore(self._read(path))
+        restored = self._planned.restore(self._read(path))
         if path.is_dir() and not path.is_symlink():
             rename(path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.broken"))
         with making(path) as new:
-            study = self._cells.create_study(_journal(new))
+            study = self._planned.create_study(_journal(new))
             for trial in restored:
                 study.add_trial(trial)
         return _journal(path)
 
     def _read(self, path: Path) -> list[FrozenTrial]:
-        """The trials in the journal, none if it cannot be read; the files are believed first."""
+        """The trials in the journal; none if it cannot be read, since the files have the rest."""
         if not os.path.lexists(path):
             return []
         try:
             if not read_bytes(path, _MOST_BYTES).endswith(b"\n"):
                 return []  # empty, or cut in its last line
-            return self._cells.create_study(_journal(path)).get_trials(deepcopy=False)
+            return self._planned.create_study(_journal(path)).get_trials(deepcopy=False)
         except Exception as error:  # Optuna raises many kinds for a damaged file
-            warnings.warn(f"{path} is damaged, and made again ({error})", stacklevel=2)
+            warnings.warn(f"{path} is damaged and is rebuilt ({error})", stacklevel=2)
             return []
 
 
 class _NoLock(JournalFileOpenLock):
-    """The driver is the only writer; a lock that a killed one leaves would block the next."""
+    """No lock: only the driver writes, and a lock left by a killed driver would block the next."""
 
     def acquire(self) -> bool:
         return True

@@ -58,9 +58,9 @@ class Request(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptEnd:
-    """How an attempt ended: ``DONE`` or ``PRUNED`` (published, with ``ended``), ``STOPPED``,
+    """How an attempt ended: ``DONE`` or ``PRUNED`` (published as ``ended``), ``STOPPED``,
     ``FAILED`` (to be tried again), ``GIVEN_UP``, ``REFUSED`` (given up too) or ``BLOCKED`` (left to
-    the next command); ``text`` is for the user, and ``reason`` why it was refused or blocked.
+    the next command). ``text`` is for the user; ``reason`` says why it was refused or blocked.
     """
 
     state: RunState
@@ -70,7 +70,7 @@ class AttemptEnd:
 
 
 class LocalExecutor:
-    """Runs at ``places`` of this machine; see :class:`ablations.runs.driver.Executor`."""
+    """Runs on this machine, in its ``places``; see :class:`ablations.runs.driver.Executor`."""
 
     def __init__(self, places: Sequence[Place], start: Start | None = None) -> None:
         process.forget_rank()
@@ -100,7 +100,7 @@ class LocalExecutor:
         self._request = max(self._request, request)
 
     def close(self) -> None:
-        """Wait for the attempts that are left, and kill those that do not end."""
+        """Wait for the remaining attempts, and kill those that do not end."""
         wait(self._attempts.values(), GRACE_SECONDS)
         self.stop(Request.KILL)
         self._threads.shutdown()
@@ -109,12 +109,13 @@ class LocalExecutor:
 def supervise(job: Job, place: Place, start: Start, request: Callable[[], Request]) -> AttemptEnd:
     """Carry out the next attempt at a run, and publish the run if it has ended.
 
-    ``request`` is called several times a second.
+    Args:
+        request: what the driver asks of the attempt; called several times a second
     """
     stem = job.root / job.name
     notes = _end_orphan(locate(stem), request)
     if (published := _publish(locate(stem), job.root, job.name, "ended early")) is not None:
-        return published  # its supervisor was killed before it could
+        return published  # an earlier supervisor was killed before it could do so
     if request():
         return AttemptEnd(state=RunState.STOPPED, text="stopped")
     try:
@@ -128,11 +129,12 @@ def supervise(job: Job, place: Place, start: Start, request: Callable[[], Reques
 
 
 def _end_orphan(directory: Path, request: Callable[[], Request]) -> list[str]:
-    """End the process that an earlier attempt may have left here; notes for the user.
+    """End the process that an earlier attempt may have left here; return notes for the user.
 
-    It ends by itself after a checkpoint, as its driver is gone; a signal would be the second, which
-    ends it at once. It is killed if it takes too long. One on another machine, or of another
-    directory, cannot be reached, and can write nothing once this directory is renamed.
+    It ends by itself after a checkpoint, since its driver is gone; a signal now would count as the
+    second one and end it at once. It is killed if it takes too long. A process on another machine,
+    or of another directory, cannot be reached, but can write nothing once this directory is
+    renamed.
     """
     name, deadline = process_of(directory), time.monotonic() + GRACE_SECONDS
     if not is_running(name):
@@ -146,9 +148,9 @@ def _end_orphan(directory: Path, request: Callable[[], Request]) -> list[str]:
 
 
 def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
-    """Signal the process ``name`` if it writes the log in ``directory``; whether it does.
+    """Signal the process ``name`` if it writes the log in ``directory``; return whether it does.
 
-    The name was read from a file, which may be damaged, or copied from another directory.
+    The name comes from a file, which may be damaged or copied from another directory.
     """
     pid = pid_of(name)
     try:
@@ -161,13 +163,13 @@ def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
 
 
 def _publish(directory: Path, root: Path, name: str, how: str) -> AttemptEnd | None:
-    """Give a run that has ended its final name; None if it has not, or another attempt has it."""
+    """Give an ended run its final name; None if it has not ended, or another attempt took it."""
     stem = root / name
     run = read_run(directory, name)
     if not run.is_at_end:
         return None
     _ = run.curve  # read here: a driver on another machine may not see the file yet
-    if run.result is not None:  # it may have been faster than it was to be pruned
+    if run.result is not None:  # it may have finished before the pruning reached it
         (directory / PRUNED_FILE).unlink(missing_ok=True)
     if directory != stem:
         try:
@@ -186,8 +188,8 @@ def _publish(directory: Path, root: Path, name: str, how: str) -> AttemptEnd | N
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """An attempt's process, started at ``started_at`` since the epoch; its part of the log begins
-    at the byte ``log_start``.
+    """An attempt's process, started at ``started_at`` (seconds since the epoch); its part of the
+    log begins at byte ``log_start``.
     """
 
     directory: Path
@@ -206,8 +208,8 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
         broken = attempts.set_aside_broken(directory)
         notes += [f"{name} cannot be read, and is now {name}.broken" for name in broken]
         if attempts.has_other_settings(directory, job.experiment):
-            directory = attempts.start_anew(job.root, job.name, directory)
-            notes.append("begun anew, as its settings or its class have changed")
+            directory = attempts.start_over(job.root, job.name, directory)
+            notes.append("trained from the start, as its settings or its class have changed")
         record = attempts.next_attempt(directory, job.name, job.driver, place.devices, place.ranks)
         claim(directory, job.experiment)
         share_data(directory, _others(job, directory))
@@ -227,13 +229,13 @@ def _begin(job: Job, place: Place, start: Start, notes: list[str]) -> _Begun | N
     except FileNotFoundError:
         if directory.exists():
             raise
-        return None  # this process was paused for so long that another one took the run over
+        return None  # this process was paused so long that another one took the run over
     return _Begun(directory, run, started_at, log_start)
 
 
 def _others(job: Job, directory: Path) -> Iterator[Path]:
-    """The directories of the other runs that have recorded their data; last those that are lines of
-    ``runs.jsonl``.
+    """The directories of other runs that have recorded their data; those that are lines of
+    ``runs.jsonl`` come last.
     """
     depth = len(Path(job.name).parts)
     for path in job.root.glob("/".join(["*"] * depth + [DATA_FILE])):
@@ -245,9 +247,9 @@ def _others(job: Job, directory: Path) -> Iterator[Path]:
 
 
 def _wait(begun: _Begun, request: Callable[[], Request]) -> Request:
-    """Wait for the process, pass on what the driver asks, and return its last request.
+    """Wait for the process, pass on what the driver asks, and return the last request.
 
-    The driver ends a trial early by leaving the step in its directory.
+    To prune a trial, the driver leaves the step in its directory.
     """
     sent = Request.CONTINUE
     while begun.process.poll() is None:
@@ -263,7 +265,7 @@ def _wait(begun: _Begun, request: Callable[[], Request]) -> Request:
 
 
 def _end(job: Job, begun: _Begun, sent: Request) -> AttemptEnd:
-    """Publish the run if its process has ended it; else record why not."""
+    """Publish the run if it has ended; otherwise record why its process stopped."""
     directory, code = begun.directory, begun.process.poll()
     assert code is not None
     state = final_state(directory, code, begun.started_at)
@@ -280,9 +282,9 @@ def _end(job: Job, begun: _Begun, sent: Request) -> AttemptEnd:
     reason = _reason(begun, state, code, lines)
     if state == RunState.BLOCKED:
         return _blocked(reason)
-    # Nobody asked a run to stop that stopped by itself: it may do so each time.
+    # A run that stopped although nobody asked it to may do so each time, so it counts as a kill.
     killed = code == -signal.SIGKILL or state == RunState.STOPPED
-    # One that was refused would be again.
+    # A run that was refused would be refused again.
     retries = 0 if state == RunState.REFUSED else job.retries
     end = _failed(directory, reason, lines, killed=killed, retries=retries)
     if state != RunState.REFUSED:
@@ -297,13 +299,13 @@ def _blocked(reason: str) -> AttemptEnd:
 
 
 def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> str:
-    """Why the process failed: its own message, or else its exit code and its last line."""
+    """Why the process failed: its own message, or else its exit code and last line of output."""
     killed, progress = code == -signal.SIGKILL, read_progress(begun.directory)
     if state == RunState.STOPPED:
         return "a signal from elsewhere, or its own code, stopped it"
     if progress and progress.updated_at >= begun.started_at and progress.message and not killed:
         return progress.message
-    if state in (RunState.REFUSED, RunState.BLOCKED):  # as by a full disk
+    if state in (RunState.REFUSED, RunState.BLOCKED):  # such as by a full disk
         return lines[-1] if lines else "it refused its input"
     if state == RunState.DONE:
         how = "it left no result"
@@ -317,7 +319,7 @@ def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> 
 
 
 def lost(job: Job, reason: str) -> AttemptEnd:
-    """The end of an attempt whose machine is gone."""
+    """The end of an attempt whose machine was lost."""
     directory = locate(job.root / job.name)
     return _failed(directory, reason, [], killed=True, retries=job.retries)
 

@@ -1,9 +1,9 @@
-"""Hyper-parameter search.
+"""Hyperparameter search.
 
-A file that declares a space imports these names.
+A file that declares a search space imports these names.
 """
 
-from ablations.search.space import Parameter, Space, choice, uniform, whole
+from ablations.search.space import Hyperparameter, Space, choice, uniform, whole
 from ablations.tables.scale import Scale, scale
 
-__all__ = ["Parameter", "Scale", "Space", "choice", "scale", "uniform", "whole"]
+__all__ = ["Hyperparameter", "Scale", "Space", "choice", "scale", "uniform", "whole"]

@@ -1,7 +1,7 @@
 """A search: a space at a scale.
 
-``search.json`` has all that trials and the report need, so that neither depends on a declaration
-that may have changed since.
+``search.json`` has everything that trials and the report need, so that neither depends on a
+declaration that may have changed since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablations.files import SEARCH_FILE
-from ablations.search.space import Parameter, Space
+from ablations.search.space import Hyperparameter, Space
 from ablations.tables.changes import Value, columns, is_option, option_name, with_changes
 from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
@@ -26,8 +26,8 @@ from transformer.files import make_directory, read_json, write_json
 from transformer.parameters import resolve
 from transformer.variant import class_name
 
-FACTOR = 3  # of Hyperband: each rung is at three times the step of the one before
-_PARTS = 9  # Hyperband compares trials after one and three of them, where the warm-up allows it
+FACTOR = 3  # Hyperband's reduction factor: each rung is at three times the step of the one before
+_PARTS = 9  # of training: trials are compared after one and three of them, warm-up permitting
 
 
 def trial_name(number: int) -> str:
@@ -40,36 +40,36 @@ class SearchOptions:
     """Options of ``search``; the fields' docstrings are their help."""
 
     scale: str = ""
-    """what the sizes become; list prints them [default for files:FOLDER: by the amount of text]"""
+    """a scale that list prints [default for files:FOLDER: chosen by the amount of text]"""
 
     trials: int
-    """how many in all"""
+    """total number of trials"""
 
     seed: int = 1
-    """of all trials, and of the sampling"""
+    """seed of all trials and of the sampling"""
 
     sampler: Literal["tpe", "random"] = "tpe"
-    """what proposes trials"""
+    """how settings are proposed"""
 
     pruner: Literal["hyperband", "median", "none"] = "hyperband"
-    """what ends poor trials after the warm-up"""
+    """how poor trials are ended early, after the warm-up"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search(SearchOptions):
     """A space at a scale.
 
-    ``base`` and ``parameters`` are mapped by the scale, ``declared`` are the parameters in the
-    units of the space. All trials share the seed of ``base``, and no model has more than
-    ``max_parameters`` parameters. ``defaults`` are the options of the classes that it chooses
-    among, as ``Class.option``; a trial has those of its own classes.
+    ``base`` and ``parameters``, the hyperparameters, are mapped by the scale; ``declared`` are the
+    hyperparameters in the units of the space. All trials share the seed of ``base``, and no model
+    has more than ``max_parameters`` parameters. ``defaults`` are the options of the classes that
+    the space chooses among, as ``Class.option``; a trial has those of its own classes.
     """
 
     space: str
     title: str
     base: Config
-    parameters: tuple[Parameter, ...]
-    declared: tuple[Parameter, ...]
+    parameters: tuple[Hyperparameter, ...]
+    declared: tuple[Hyperparameter, ...]
     max_parameters: int | None
     defaults: dict[str, Value] = field(default_factory=dict[str, Value])
 
@@ -90,15 +90,15 @@ class Search(SearchOptions):
 
     @property
     def measures(self) -> tuple[str, str]:
-        """The scores of its trials, which are compared by the first."""
+        """The scores of its trials; the first is the one by which they are compared."""
         return "perplexity", self.base.data.corpus.measure
 
     @property
     def rungs(self) -> tuple[int, ...]:
         """The steps at which trials may be pruned.
 
-        The first is the first validation after the longest warm-up of the space: all trials are
-        compared at the same steps, and none during its warm-up.
+        The first one is the first validation after the space's longest warm-up, so that all trials
+        are compared at the same steps and none during its warm-up.
         """
         every, last = self.base.training.validate_every_steps, self.base.training.max_steps
         step = (self.longest_warm_up // every + 1) * every
@@ -117,7 +117,7 @@ class Search(SearchOptions):
         return self.base.training.warmup_steps
 
     def describe_rungs(self) -> str:
-        """One line that says where trials are pruned, or why none is."""
+        """A sentence that says where trials are pruned, or why none is."""
         warm_up = f"the longest warm-up that the space allows ({self.longest_warm_up:,})"
         if self.rungs:
             steps = ", ".join(f"{step:,}" for step in self.rungs)
@@ -129,30 +129,32 @@ class Search(SearchOptions):
         return f"No trial is pruned: {'--pruner none' if self.pruner == 'none' else why}."
 
     def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The settings that these values of the parameters change, with all options of classes."""
-        given = {
-            field: values[each.name]
-            for each in self.parameters
-            if each.name in values
-            for field in each.fields
-        }
+        """The settings that ``values`` change, with all options of the trial's classes."""
+        given: dict[str, Value] = {}
+        for each in self.parameters:
+            if each.name in values:
+                given |= dict.fromkeys(each.fields, values[each.name])
         if not self.defaults:
             return given
         found = columns(with_changes(self.base, {**self.defaults, **given}))
+        settings = {name: value for name, value in given.items() if not is_option(name)}
         options = {name: value for name, value in found.items() if is_option(name)}
-        return {name: x for name, x in given.items() if not is_option(name)} | options
+        return settings | options
 
     def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The ``values`` of the parameters in the units of the space."""
-        pairs = zip(self.parameters, self.declared, strict=True)
-        return {x.name: x.declare(values[x.name], y) for x, y in pairs if x.name in values}
+        """The ``values`` in the units of the space."""
+        found: dict[str, Value] = {}
+        for scaled, declared in zip(self.parameters, self.declared, strict=True):
+            if scaled.name in values:
+                found[scaled.name] = scaled.declare(values[scaled.name], declared)
+        return found
 
     def configure(self, values: Mapping[str, Value]) -> Config:
-        """The base with the ``values`` of the parameters."""
+        """The base with these ``values``."""
         return with_changes(self.base, self.changes(values))
 
-    def is_used(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
-        """Whether a model with these ``values`` has the parameter: options are of one class."""
+    def is_used(self, parameter: Hyperparameter, values: Mapping[str, Value]) -> bool:
+        """Whether a trial with these ``values`` has the hyperparameter, by its classes."""
         if not is_option(parameter.name):
             return True
         ours = columns(self.base) | dict(values)
@@ -160,33 +162,33 @@ class Search(SearchOptions):
         return parameter.name.partition(".")[0] in classes
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
-        """Whether these values make a valid model within the budget; a variant may refuse some."""
+        """Whether these values make a valid model within the budget; variants may refuse values."""
         try:
             model = self.configure(values).model
         except InputError:
             return False
         try:
-            size = count_parameters(model)  # which builds a variant
+            size = count_parameters(model)  # builds the model if it is a variant
         except InputError as error:
             warnings.warn(f"not tried: {error}", stacklevel=2)
             return False
         return self.max_parameters is None or size <= self.max_parameters
 
     def values(self, config: Config) -> dict[str, Value]:
-        """The parameters' values in a configuration, those of other classes' options left out."""
+        """The hyperparameters' values in a configuration, without options of other classes."""
         found = columns(config)
         names = (parameter.name for parameter in self.parameters)
         return {name: found[name] for name in names if name in found}
 
     def contains(self, config: Config) -> bool:
-        """Whether a configuration is the base with values of the space."""
+        """Whether a configuration is the base with values from the space."""
         values = self.values(config)
         used = (each for each in self.parameters if each.name in values)
         held = all(parameter.holds(values[parameter.name]) for parameter in used)
         return held and self.configure(values).without_folders == config.without_folders
 
     def first(self) -> dict[str, Value]:
-        """The values of the first trial: the base's; empty if the space does not contain it."""
+        """The values of the first trial: the base's, or none if the space does not contain it."""
         return self.values(self.base) if self.contains(self.base) else {}
 
     def experiment(self, name: str, values: Mapping[str, Value]) -> Experiment:
@@ -217,12 +219,12 @@ def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
         max_parameters=None if budget is None else int(budget * count_parameters(base.model)),
         defaults=_defaults(space),
     )
-    # Checks the types of what a file of the user's declares, before anything is written.
+    # Checks the types of what the user's file declares, before anything is written.
     return from_dict(Search, to_dict(search), f"space {space.name!r}")
 
 
 def _defaults(space: Space) -> dict[str, Value]:
-    """The options of the classes that a space chooses among; those of the base's are its own."""
+    """The options of the classes that a space chooses among; the base's classes keep their own."""
     own = columns(space.base)
     found: dict[str, Value] = {}
     for name in space.classes:
@@ -239,7 +241,7 @@ def load_search(directory: Path) -> Search:
 def settle_search(
     directory: Path, search: Search, precision: Precision | None = None, threads: int | None = None
 ) -> Search:
-    """``search`` with the precision, the threads and the trials of that in ``directory``."""
+    """``search`` with the precision, threads and trials of the search in ``directory``."""
     found = load_search(directory) if (directory / SEARCH_FILE).is_file() else None
     base = share_arithmetic(search.base, found and found.base, precision, threads)
     search = replace(search, base=base)
@@ -258,7 +260,7 @@ def claim_search(directory: Path, search: Search) -> Search:
 
 
 def _identity(search: Search) -> dict[str, Any]:
-    """The settings that must not change."""
+    """The settings that must not change when a search is continued."""
     parameters = {each.name: to_dict(each) for each in search.parameters}
     free = dict.fromkeys(("declared", "trials", "title"))
     search = replace(search, base=search.base.without_folders)

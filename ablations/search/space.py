@@ -13,8 +13,8 @@ A space of your own is one small file::
         ),
     )
 
-``python -m ablations search smoothing.py --scale quick --trials 40`` searches it. Values are in
-the paper's units and are mapped by the scale, like those of a table's row; the warm-up too.
+``python -m ablations search smoothing.py --scale quick --trials 40`` searches it. Values, including
+the warm-up's, are in the paper's units and are mapped by the scale, like those of a table's row.
 ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
 :mod:`ablations.tables.scale`.
 """
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from transformer.model.encoder_decoder import Transformer
     from transformer.training.module import TransformerModule
 
-# Trials are compared at the same steps, by perplexity on the same word-pieces, rounded alike; and
-# perplexity does not depend on decoding.
+# Settings that cannot be searched: trials are compared at the same steps, by perplexity on the same
+# word-pieces, with the same rounding; and perplexity does not depend on decoding.
 _SHARED = (
     *("max_steps", "validate_every_steps", "log_every_steps", "precision", "threads"),
     *("vocab_size", "target_language"),
@@ -52,12 +52,12 @@ SETTINGS = {name: kind for name, kind in CHANGES.items() if name not in _SHARED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
-    """A setting that is searched, or an option of a class that the space chooses, ``Class.option``;
-    the settings in ``sets`` take the same value.
+class Hyperparameter:
+    """A setting to search, or an option of a class that the space chooses, as ``Class.option``. The
+    settings in ``sets`` take the same value.
 
-    It is drawn uniformly (with ``log``, log-uniformly) from ``low`` to ``high`` inclusive, or from
-    ``choices``.
+    It is drawn from ``choices``, or else uniformly (with ``log``, log-uniformly) from ``low`` to
+    ``high`` inclusive.
 
     Raises:
         InputError: for a setting that cannot be searched, an empty range or fewer than two choices
@@ -73,18 +73,20 @@ class Parameter:
 
     def __post_init__(self) -> None:
         for field in self.fields:
-            for value in self.bounds if not is_option(field) else ():  # which its space knows
+            if is_option(field):  # its space checks it
+                continue
+            for value in self.bounds:
                 check_change("search", SETTINGS, field, value)
         if self.kind == "choice":
             if len(set(self.choices)) < max(2, len(self.choices)):
-                raise InputError(f"{self.name} needs two choices or more, and none of them twice")
+                raise InputError(f"{self.name} needs two or more choices, all different")
         elif not self.low < self.high or (self.log and self.low <= 0):
             above = " above 0, as it is logarithmic" if self.log else ""
             raise InputError(f"{self.name} needs a range{above}, not {self.low} to {self.high}")
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The settings that take its value."""
+        """The settings that take the value."""
         return (self.name, *self.sets)
 
     @property
@@ -97,8 +99,10 @@ class Parameter:
             return value in self.choices
         return isinstance(value, (int, float)) and self.low <= value <= self.high
 
-    def at(self, scale: Scale, base: Config) -> Parameter:
-        """The parameter with its bounds mapped like a row's settings, and a warm-up like steps."""
+    def at(self, scale: Scale, base: Config) -> Hyperparameter:
+        """The hyperparameter at a scale: bounds are mapped like a row's settings, and a warm-up
+        like steps.
+        """
         if is_option(self.name):
             return self
         mapped: list[Value] = []
@@ -107,15 +111,17 @@ class Parameter:
                 value = scale.steps(value)
             found = columns(scale.apply(base, dict.fromkeys(self.fields, value)))
             if len({found[field] for field in self.fields}) > 1:
-                raise InputError(f"it does not map {self.name} and {', '.join(self.sets)} alike")
+                raise InputError(
+                    f"the scale maps {self.name} and {', '.join(self.sets)} differently"
+                )
             mapped.append(found[self.name])
         if self.kind == "choice":
             return replace(self, choices=tuple(mapped))
         low, high = (value for value in mapped if isinstance(value, (int, float)))
         return replace(self, low=low, high=high)
 
-    def declare(self, value: Value, declared: Parameter) -> Value:
-        """The value in the units of the space, where this parameter is ``declared``."""
+    def declare(self, value: Value, declared: Hyperparameter) -> Value:
+        """The value in the units of the space, in which the hyperparameter is ``declared``."""
         if value in self.choices:
             return declared.choices[self.choices.index(value)]
         ratios = [
@@ -129,43 +135,46 @@ class Parameter:
         return round(found) if isinstance(value, int) else found
 
 
-def uniform(name: str, low: float, high: float, *, log: bool = False) -> Parameter:
+def uniform(name: str, low: float, high: float, *, log: bool = False) -> Hyperparameter:
     """A real number from ``low`` to ``high``."""
-    return Parameter(name=name, kind="float", low=float(low), high=float(high), log=log)
+    return Hyperparameter(name=name, kind="float", low=float(low), high=float(high), log=log)
 
 
-def whole(name: str, low: int, high: int, *, log: bool = False) -> Parameter:
+def whole(name: str, low: int, high: int, *, log: bool = False) -> Hyperparameter:
     """A whole number from ``low`` to ``high``."""
-    return Parameter(name=name, kind="int", low=low, high=high, log=log)
+    return Hyperparameter(name=name, kind="int", low=low, high=high, log=log)
 
 
 def choice(
     name: str,
     *choices: Value | type[Transformer] | type[TransformerModule],
     sets: tuple[str, ...] = (),
-) -> Parameter:
-    """One of a few values; the settings in ``sets`` take the same one.
+) -> Hyperparameter:
+    """One of a few values; the settings in ``sets`` take the same value.
 
-    For ``model`` and ``method`` they are classes, as for a table's row, and None for the paper's.
+    The choices of ``model`` and ``method`` are classes, as in a table's row, or None for the
+    paper's.
     """
-    values = tuple(
-        variant_name(x) if isinstance(x, type) or (name in OPTIONS_OF and isinstance(x, str)) else x
-        for x in choices
-    )
-    return Parameter(name=name, kind="choice", choices=values, sets=sets)
+    values: list[Value] = []
+    for value in choices:
+        if isinstance(value, type) or (name in OPTIONS_OF and isinstance(value, str)):
+            value = variant_name(value)
+        values.append(value)
+    return Hyperparameter(name=name, kind="choice", choices=tuple(values), sets=sets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space(Declaration):
-    """Parameters around a base, the paper's if it is not given, in the paper's units.
+    """Hyperparameters to search (``parameters``) around a base, in the paper's units.
 
-    A ``budget`` limits the size of models, as a multiple of the base's parameters at the scale.
+    The base is the paper's if it is not given. A ``budget`` limits the size of models, as a
+    multiple of the base's number of parameters at the scale.
 
     Raises:
-        InputError: if two parameters set the same field
+        InputError: if two hyperparameters set the same field
     """
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Hyperparameter, ...]
     base: Config = BASE
     budget: float | None = None
 
@@ -173,7 +182,7 @@ class Space(Declaration):
         check_name("space", self.name)
         fields = [field for parameter in self.parameters for field in parameter.fields]
         if not fields or len(set(fields)) < len(fields):
-            raise InputError(f"space {self.name!r} needs parameters, and none that is set twice")
+            raise InputError(f"space {self.name!r} needs parameters, each of them only once")
         for parameter in self.parameters:
             self._check_option(parameter)
         if self.budget is not None and not 0 < self.budget < math.inf:
@@ -181,26 +190,28 @@ class Space(Declaration):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that it chooses among, and the base's."""
-        of_base = (columns(self.base)[of] for of in OPTIONS_OF)
-        chosen = (x for each in self.parameters if each.name in OPTIONS_OF for x in each.choices)
-        return tuple(dict.fromkeys(str(x) for x in (*of_base, *chosen) if x is not None))
+        """The classes that the space chooses among, and the base's."""
+        found = [columns(self.base)[of] for of in OPTIONS_OF]
+        for parameter in self.parameters:
+            if parameter.name in OPTIONS_OF:
+                found += parameter.choices
+        return tuple(dict.fromkeys(str(name) for name in found if name is not None))
 
-    def _check_option(self, parameter: Parameter) -> None:
-        """Check the name and the bounds of a parameter that is an option of a class."""
+    def _check_option(self, parameter: Hyperparameter) -> None:
+        """Check the name and the bounds of a hyperparameter that is an option of a class."""
         if not is_option(parameter.name):
             return
         kind, _, name = parameter.name.partition(".")
         named = {class_name(each): each for each in self.classes}
         if parameter.sets or kind not in named:
             raise InputError(
-                f"space {self.name!r}: {parameter.name} is no option of a class that it chooses: "
+                f"space {self.name!r}: {parameter.name} is not an option of a class it chooses: "
                 f'add choice("model", None, {kind}) or choice("method", None, {kind})'
             )
         for value in parameter.bounds:
             resolve(named[kind], {name: value})
 
-    def at(self, scale: Scale) -> tuple[Parameter, ...]:
+    def at(self, scale: Scale) -> tuple[Hyperparameter, ...]:
         try:
             return tuple(parameter.at(scale, self.base) for parameter in self.parameters)
         except InputError as error:
@@ -240,7 +251,7 @@ SHAPE = Space(
     budget=1.0,
 )
 
-# What the paper tuned for parsing (section 6.3), without the beam, which is evaluate --beam-size.
+# What the paper tuned for parsing (section 6.3), except the beam: see evaluate --beam-size.
 PARSING = Space(
     name="parsing",
     title="Dropout and learning rate of a parser",

@@ -1,4 +1,4 @@
-"""Trials of a search, and which are the best."""
+"""A search's trials, and which are the best."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from transformer.errors import InputError
 from transformer.files import write_json
 
 _CONFIRMING_SEEDS = 3
-_HOPELESS = 10  # trials without a finite perplexity, after which a search ends
+_MOST_WITHOUT = 10  # trials without a finite perplexity, after which a search gives up
 _ORDER = {RunState.DONE: 0, RunState.PRUNED: 1, RunState.DIVERGED: 2}
 _BEST = 0.25  # the share of trials whose settings are compared with those of all
-_LEAST_BEST = 5  # trials that are enough if a quarter is not to be told apart
+_LEAST_BEST = 5  # trials that are enough where ties leave fewer than a quarter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
-    """One trial. ``perplexity`` is that of the validation set at ``step``, where it finished or was
+class SearchTrial:
+    """A trial of a search.
+
+    ``perplexity`` is that of the validation set at ``step``, where the trial finished or was
     pruned; None if it is not finite or not known yet. ``curve`` has it by step.
     """
 
@@ -45,14 +47,14 @@ class Trial:
     reason: str = ""
 
 
-def make_trial(search: Search, run: Run) -> Trial:
-    """The trial of a run as it is now."""
+def make_trial(search: Search, run: Run) -> SearchTrial:
+    """The current state of a run as a trial."""
     if run.experiment is None:
-        return Trial(name=run.name, state=RunState.WAITING)
+        return SearchTrial(name=run.name, state=RunState.WAITING)
     values = search.values(run.experiment.config)
     if run.is_at_end:
         return replace(ended_trial(run), values=values)
-    return Trial(
+    return SearchTrial(
         name=run.name,
         state=RunState.FAILED if run.is_given_up else RunState.RUNNING,
         values=values,
@@ -62,15 +64,15 @@ def make_trial(search: Search, run: Run) -> Trial:
     )
 
 
-def ended_trial(run: Run) -> Trial:
-    """The trial of a run that ended, without its values."""
+def ended_trial(run: Run) -> SearchTrial:
+    """The trial of an ended run, without its values."""
     if run.result is not None:
         state, step, perplexity = RunState.DONE, run.result.steps, run.result.perplexity
     else:
         assert run.pruned is not None
         state, step, perplexity = RunState.PRUNED, run.pruned.step, run.pruned.perplexity
     is_finite = perplexity is not None and math.isfinite(perplexity)
-    return Trial(
+    return SearchTrial(
         name=run.name,
         state=state if is_finite else RunState.DIVERGED,
         curve={at: value for at, value in run.curve.items() if at <= step},
@@ -81,24 +83,29 @@ def ended_trial(run: Run) -> Trial:
     )
 
 
-def ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that ended, the best first: finished ones by perplexity, then pruned ones, the
+def ranked(trials: Sequence[SearchTrial]) -> list[SearchTrial]:
+    """The ended trials, the best first: finished ones by perplexity, then pruned ones, those pruned
     latest first, then diverged ones.
     """
     return sorted((trial for trial in trials if trial.state in _ORDER), key=_place)
 
 
-def _place(trial: Trial) -> tuple[int, int, float]:
+def _place(trial: SearchTrial) -> tuple[int, int, float]:
     step = -trial.step if trial.state == RunState.PRUNED else 0
     return _ORDER[trial.state], step, trial.perplexity or math.inf
 
 
-def count_best(ended: Sequence[Trial]) -> int:
-    """How many of the trials, best first, are the best quarter: those that the report shows with
-    the perplexity of its last are in it too or, if that were most trials, not; 0 for too few.
+def count_best(ended: Sequence[SearchTrial]) -> int:
+    """How many of the ``ended`` trials, best first, are the best quarter; 0 if they are too few.
+
+    Trials that the report shows with the same perplexity as the quarter's last one all belong to
+    it or, if that would be more than half of the trials, do not.
     """
     digits = MEASURES["perplexity"].digits
-    shown = [(*_place(x)[:2], formats.number(x.perplexity, digits)) for x in ended]
+    shown: list[tuple[int, int, str]] = []
+    for trial in ended:
+        rank, step, _ = _place(trial)
+        shown.append((rank, step, formats.number(trial.perplexity, digits)))
     last = shown[math.ceil(_BEST * len(shown)) - 1]
     better, alike = shown.index(last), shown.count(last)
     if 2 * (better + alike) <= len(shown):
@@ -106,15 +113,18 @@ def count_best(ended: Sequence[Trial]) -> int:
     return better if better >= _LEAST_BEST else 0
 
 
-def best(trials: Sequence[Trial]) -> Trial | None:
+def best(trials: Sequence[SearchTrial]) -> SearchTrial | None:
     """The finished trial with the lowest perplexity; None if none has finished."""
     return next((trial for trial in ranked(trials) if trial.state == RunState.DONE), None)
 
 
-def refuse_hopeless(search: Search, trials: Sequence[Trial]) -> None:
-    """Check that one of the first ten trials, or of all, had a finite perplexity."""
-    ended = [x for x in trials if x.state not in (RunState.RUNNING, RunState.WAITING)]
-    if len(ended) < min(_HOPELESS, search.trials) or any(x.perplexity is not None for x in ended):
+def check_any_finite(search: Search, trials: Sequence[SearchTrial]) -> None:
+    """Raise an InputError if ten trials, or all, ended without any finite perplexity."""
+    unfinished = (RunState.RUNNING, RunState.WAITING)
+    ended = [trial for trial in trials if trial.state not in unfinished]
+    if any(trial.perplexity is not None for trial in ended):
+        return
+    if len(ended) < min(_MOST_WITHOUT, search.trials):
         return
     raise InputError(
         f"none of {len(ended)} trials of {search.name} had a finite perplexity (the last: "
@@ -123,7 +133,7 @@ def refuse_hopeless(search: Search, trials: Sequence[Trial]) -> None:
     )
 
 
-def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
+def write_best(search: Search, trials: Sequence[SearchTrial], root: Path) -> None:
     """Write the best configuration as an experiment, ``best.json``, once a trial has finished."""
     found = best(trials)
     if found is None:
@@ -140,13 +150,18 @@ def write_best(search: Search, trials: Sequence[Trial], root: Path) -> None:
     write_json(root / BEST_FILE, to_dict(experiment))
 
 
-def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root: Path) -> Plan:
-    """A table that trains the base and the ``count`` best trials, best first, again with fresh
-    seeds, as the best owes a part of its perplexity to luck; rows that it already has stay.
+def plan_confirmation(
+    search: Search, trials: Sequence[SearchTrial], count: int, root: Path
+) -> Plan:
+    """A table that trains the base and the ``count`` best trials again with new seeds, the best
+    first, as the best owes part of its perplexity to luck. Rows that the table already has stay.
     """
     base = search.values(search.base)
-    done = [x for x in ranked(trials) if x.state == RunState.DONE and x.values != base]
-    finished = [x for n, x in enumerate(done) if x.values not in [y.values for y in done[:n]]]
+    finished: list[SearchTrial] = []
+    for trial in ranked(trials):
+        is_new = trial.values not in [base, *(each.values for each in finished)]
+        if trial.state == RunState.DONE and is_new:
+            finished.append(trial)
     if not 1 <= count <= len(finished):
         raise InputError(
             f"--confirm is {count}, but {len(finished)} trials other than the base have finished"
@@ -156,13 +171,13 @@ def plan_confirmation(search: Search, trials: Sequence[Trial], count: int, root:
     found |= {trial.name: search.changes(trial.values) for trial in finished[:count]}
     if (root / CONFIRM / PLAN_FILE).is_file():
         found |= {row.name: row.changes for row in load_plan(root / CONFIRM).rows}
-    # All is trained as the search did, so the scale is one that changes nothing.
+    # Everything is trained as in the search, so this scale changes nothing.
     as_it_is = scale(search.scale, corpus=search.base.data.corpus)
     table = Table(
         name=search.space,
         title=f"{search.title}: the best trials again, with other seeds",
         base=search.base,
-        rows=tuple(Row(name=x, reported=Reported(), changes=found[x]) for x in found),
+        rows=tuple(Row(name=x, reported=Reported(), changes=y) for x, y in found.items()),
         measures=(*search.measures,),
     )
     plan = make_plan(table, as_it_is, table.rows, range(first, first + _CONFIRMING_SEEDS))

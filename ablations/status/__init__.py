@@ -1,1 +1,1 @@
-"""Progress of a table or a search."""
+"""Show the progress of a table or a search."""

@@ -1,4 +1,4 @@
-"""The status of a table or a search, from files."""
+"""A table's or a search's status, read from files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ENDED = (RunState.DONE, RunState.PRUNED, RunState.GIVEN_UP, RunState.STALE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """All runs in their order.
+    """All runs, in the plan's order.
 
-    ``seconds_left`` is until the last run ends with as many at a time as now, and ``left`` that of
-    each run in progress by its name; None if unknown. ``is_driven`` says that a driver is at work,
-    even if no run has begun. ``warnings`` are lines about rows that have changed.
+    ``seconds_left`` is the time until the last run ends with as many at a time as now, and ``left``
+    that of each run in progress by its name; None if unknown. ``is_driven`` says that a driver is
+    working, even if no run has begun. ``warnings`` are lines about rows that have changed.
     """
 
     title: str
@@ -49,10 +49,10 @@ class Status:
         return all(run.state in ENDED for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``status --json`` prints: all but ``left`` of this, and of each run its ``name``,
-        ``state``, newest ``attempt`` and its last ``progress``; ``silent_seconds`` since then, if
-        that is too long for a run in progress; its ``scores`` on the validation set and its
-        duration, ``seconds``, once it has ended; and its ``seconds_left``.
+        """What ``status --json`` prints: these fields except ``left``, and for each run its
+        ``name``, ``state``, newest ``attempt`` and last ``progress``; ``silent_seconds`` since
+        then, if that is too long for a run in progress; once it has ended, its ``scores`` on the
+        validation set and its duration in ``seconds``; and its ``seconds_left``.
         """
         runs = [
             {
@@ -72,14 +72,14 @@ class Status:
 
 
 class DirectoryReader:
-    """Reads the directory of a table or a search repeatedly, but finished runs only once."""
+    """Reads the directory of a table or a search repeatedly; finished runs are read only once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._finished: dict[str, Run] = {}
 
     def read(self) -> Status:
-        """The status now.
+        """The current status.
 
         Raises:
             InputError: if the directory is not a table's or a search's.
@@ -89,7 +89,7 @@ class DirectoryReader:
         driven = is_driven(self._directory) or is_driven(self._directory.absolute().parent)
         runs = folder.look(self._finished)
         for index, run in enumerate(runs):
-            if driven and run.state == RunState.STOPPED:  # which the driver continues
+            if driven and run.state == RunState.STOPPED:  # the driver will continue it
                 runs[index] = replace(run, state=RunState.WAITING)
         left, seconds_left = _time_left(runs, folder.configs, folder.trainings)
         return Status(
@@ -105,7 +105,7 @@ class DirectoryReader:
 def _time_left(
     runs: Sequence[Run], configs: Mapping[str, Config], trainings: Sequence[Training]
 ) -> tuple[dict[str, float | None], float | None]:
-    """The time left of each run in progress, and of all, by the ``configs`` of rows."""
+    """The seconds left of each run in progress, and of all runs, by the rows' ``configs``."""
     scored = _only_scored(runs, trainings)
     known = _known_times(runs, configs)
     expected = {row: predict(config, known) for row, config in configs.items()}
@@ -134,7 +134,7 @@ def _time_left(
 
 
 def _only_scored(runs: Sequence[Run], trainings: Sequence[Training]) -> set[str]:
-    """The runs that wait for the training of another run, or will find it done."""
+    """The runs that wait for the training of another run, or will find it finished."""
     names: set[str] = set()
     begun = (RunState.DONE, RunState.RUNNING)
     for training in trainings:
@@ -150,7 +150,7 @@ def _only_scored(runs: Sequence[Run], trainings: Sequence[Training]) -> set[str]
 
 
 def _known_times(runs: Sequence[Run], configs: Mapping[str, Config]) -> list[Timing]:
-    """The mean time of each row's runs, as far as it is known."""
+    """The mean time of each row's runs, for the rows where it is known."""
     whole: list[tuple[Run, float]] = []
     for run in runs:
         seconds = _whole(run)
@@ -165,7 +165,7 @@ def _known_times(runs: Sequence[Run], configs: Mapping[str, Config]) -> list[Tim
 
 
 def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float:
-    """The share of their steps that the runs which ended took, as trials of a search are pruned."""
+    """The mean share of their steps that ended runs took: below 1 if a search pruned trials."""
     shares = [
         run.pruned.step / configs[run.row].training.max_steps if run.pruned else 1.0
         for run in runs
@@ -175,7 +175,7 @@ def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float
 
 
 def _whole(run: Run) -> float | None:
-    """How long a run takes from its start to its end; None if that is not known yet."""
+    """The seconds of a run from its start to its end; None if they are not known yet."""
     progress = run.report
     if not run.is_whole:
         return None

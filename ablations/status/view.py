@@ -1,4 +1,4 @@
-"""Show a status on a terminal."""
+"""Show a status in a terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
-_PATIENCE = 20  # reading thousands of runs takes long
-_WIDE = 500  # for output that is not a terminal
-# The order in which runs are shown, and how their state is marked.
+_PATIENCE = 20  # times the duration of a reading between two of them: thousands of runs take long
+_WIDE = 500  # columns for output that is not a terminal
+# The order in which runs are shown, and the mark of each state.
 _MARKS = {
     RunState.RUNNING: "live",
     RunState.FAILED: "bad",
@@ -52,7 +52,7 @@ def describe_scores(status: Status) -> str:
 
 
 def as_text(run: Run, status: Status) -> tuple[str, ...]:
-    """A run under the :func:`heads`; in evaluation, the step is the line that is scored."""
+    """A run's cells under :func:`heads`; during evaluation, the step counts the lines scored."""
     state, progress, attempt = str(run.state), run.report, run.attempt
     left = status.left.get(run.name)
     step = loss = speed = place = tried = ""
@@ -69,7 +69,7 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
         if run.diverged_at is not None:
             step = f"diverged at step {run.diverged_at:,}"
     elif run.silent_seconds is not None:
-        largest = " ".join(duration(run.silent_seconds).split()[:2])  # of its two units
+        largest = " ".join(duration(run.silent_seconds).split()[:2])  # the larger of its two units
         state, left = f"silent {largest}", None
     elif run.state == RunState.RUNNING:
         state = str(progress.stage) if progress else "starting"
@@ -83,7 +83,7 @@ def as_text(run: Run, status: Status) -> tuple[str, ...]:
 
 
 def mark(run: Run) -> str:
-    """The style of a run's state: live, done, warn, bad or none."""
+    """The style of a run's state: live, done, warn, bad or empty."""
     return "warn" if run.silent_seconds is not None else _MARKS[run.state]
 
 
@@ -94,7 +94,7 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def describe_counts(status: Status) -> str:
-    """How many of all runs are done, and in each other state."""
+    """How many runs are done, and how many are in each other state."""
     counts = status.counts
     words = [f"{counts[RunState.DONE]} of {len(status.runs)} done"]
     for state in _MARKS:
@@ -121,7 +121,7 @@ def describe_time(status: Status) -> str:
 
 
 def failed(status: Status) -> list[Run]:
-    """The runs that have failed and are not done yet, the latest failure first."""
+    """The runs that have failed and are not done, the latest failure first."""
     runs = [run for run in status.runs if run.failures and run.state != RunState.DONE]
     return sorted(runs, key=lambda run: -run.failures[-1].at)
 
@@ -131,12 +131,12 @@ def _headline(status: Status) -> str:
 
 
 def block(status: Status, height: int | None = None) -> RenderableType:
-    """The status with runs in progress first, and as many others as ``height`` lines hold."""
+    """The status, with runs in progress first and as many others as ``height`` lines can hold."""
     runs, failures = in_order(status.runs), _failures(status, whole=height is None)
     room = len(runs)
     if height is not None:
         failures = failures[: height // 3]
-        # The headline (up to two lines), the columns' heads, the count and the cursor take five.
+        # Five lines are for the headline (up to two), the columns' heads, the count and the cursor.
         room = max(1, height - 5 - len(status.warnings) - len(failures))
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for name in heads(status):
@@ -153,8 +153,8 @@ def block(status: Status, height: int | None = None) -> RenderableType:
 
 
 def _failures(status: Status, *, whole: bool) -> list[Text]:
-    """The last failure of each unfinished run with the end of its log, in lines that are wrapped,
-    or cut off unless they are shown ``whole``.
+    """The last failure of each unfinished run with the end of its log. Lines are wrapped if they
+    are shown ``whole``, and cut off otherwise.
     """
     lines: list[str] = []
     for run in failed(status):
@@ -167,7 +167,8 @@ def _failures(status: Status, *, whole: bool) -> list[Text]:
 
 
 class View:
-    """Shows a status on ``console``: a block that is redrawn, or a line every half minute.
+    """Shows a status on ``console``: a block that is redrawn or, outside a terminal, a line every
+    half minute.
 
     Example:
         >>> with View(Console()) as view:
@@ -194,11 +195,11 @@ class View:
             self._live = None
 
     def note(self, text: str) -> None:
-        """Print a line, above the block."""
+        """Print a line above the block."""
         self._console.print(Text(text), soft_wrap=not self._console.is_terminal)
 
     def update(self, look: Callable[[], Status]) -> None:
-        """Show the status if it is time to; only then ``look`` is called."""
+        """Show the status if it is time to; ``look`` is called only then."""
         began = time.monotonic()
         if began < self._next:
             return
@@ -213,7 +214,7 @@ class View:
 
 
 def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
-    """Print the status of ``directory`` once, or until all runs have ended; the exit code.
+    """Print the status of ``directory``, once or until all runs have ended; return the exit code.
 
     Raises:
         InputError: if it is not the directory of a table or a search.

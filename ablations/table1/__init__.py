@@ -1,1 +1,1 @@
-"""Table 1 of the paper, measured."""
+"""Measure the layers of the paper's Table 1."""

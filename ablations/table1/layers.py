@@ -1,4 +1,4 @@
-"""The layers of Table 1 from torch's own parts."""
+"""The layers of Table 1, made of torch's modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ablations.tables.table1 import HEAD_WIDTH, KERNEL
 
 
 class Layer(nn.Module):
-    """A function of (batch, n, d) to the same shape, and the parts that have its weights."""
+    """A function from (batch, n, d) to the same shape, with the modules that have its weights."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], *parts: nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def make_layer(name: str, d: int, gap: int = 1) -> Layer:
             by_channel = nn.Conv1d(d, d, KERNEL, padding=around, groups=d)
             convolution = nn.Sequential(by_channel, nn.Conv1d(d, d, 1))
         case paper.DILATED:
-            # It looks back, as in a decoder: wide gaps on both sides would leave the sequence.
+            # It only looks back, as in a decoder: wide gaps on both sides would leave the sequence.
             before = nn.ConstantPad1d((gap * (KERNEL - 1), 0), 0.0)
             convolution = nn.Sequential(before, nn.Conv1d(d, d, KERNEL, dilation=gap))
         case _:
@@ -53,9 +53,9 @@ def make_layer(name: str, d: int, gap: int = 1) -> Layer:
 
 
 def self_attention(x: Tensor) -> Tensor:
-    """softmax(QKᵀ/√d_k)V (equation 1), without projections: Q, K and V are the input itself.
+    """softmax(QKᵀ/√d_k)V (equation 1) without projections: Q, K and V are the input itself.
 
-    Heads have width 64: as d grows there are more, as in the paper's models, not wider ones.
+    Heads have width 64: a larger d has more heads, as in the paper's models, not wider ones.
     """
     heads = _split(x)
     return _join(F.scaled_dot_product_attention(heads, heads, heads))
@@ -65,7 +65,7 @@ def restricted_attention(x: Tensor, r: int) -> Tensor:
     """Self-attention of each position to the r positions around it (section 4).
 
     Computed in blocks of r queries against the 2r keys that any of them can reach, with a mask for
-    the half that is out of reach of each: twice the products of r·n·d, and never n² of them.
+    the half that each cannot reach: twice the FLOPs of r·n·d, and never an n-by-n matrix.
     """
     n = x.shape[-2]
     blocks = -(-n // r)

@@ -1,4 +1,4 @@
-"""Measure layers: time, memory, FLOPs and dependent steps."""
+"""Measure layers: time, memory, FLOPs and sequential operations."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from transformer.progress import show_progress
 
 _SAMPLES = 5
 _SAMPLE_SECONDS = 0.005  # at least, so that clock ticks do not matter
-_THREADS = 1  # as the gain by several depends on how torch divides a layer, not on Table 1
-_WIDTH = 64  # of layers whose steps are counted
+_THREADS = 1  # the gain from more depends on how torch divides a layer, not on Table 1
+_WIDTH = 64  # of layers whose sequential operations and paths are counted
 # The operations of autograd's graph that multiply matrices.
-_PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "ConvolutionBackward")
+_MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "ConvolutionBackward")
 
 
 def run_layers(directory: Path | None, device_type: str | None, *, quick: bool = False) -> int:
-    """Measure what a directory lacks, then write and print the report; the exit code.
+    """Measure a directory's missing sizes, then write and print the report; return the exit code.
 
     Args:
-        device_type: None for a GPU if there is one
-        quick: the small sizes only; a later call without it measures the others
+        device_type: cpu or cuda; None for a GPU if there is one
+        quick: measure only the small sizes; a later call without it measures the others
     """
     device = torch.device(device_type) if device_type else default_device()
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -53,8 +53,8 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
         found = load_measurements(root) if (root / LAYERS_FILE).exists() else here
         if (found.device, found.torch) != (here.device, here.torch):
             raise InputError(
-                f"{root} was measured on {found.device} with torch {found.torch}, but here are "
-                f"{here.device} and torch {here.torch}: choose another --directory"
+                f"{root} was measured on {found.device} with torch {found.torch}, but this is "
+                f"{here.device} with torch {here.torch}: choose another --directory"
             )
         print(f"Table 1 in {root}: {found.device}, fp32", flush=True)
         try:
@@ -69,14 +69,16 @@ def run_layers(directory: Path | None, device_type: str | None, *, quick: bool =
 def _measure(
     found: Measurements, root: Path, device: torch.device, sizes: list[tuple[int, int]]
 ) -> None:
-    """Measure layers of these widths and lengths, and save each size when it is done."""
+    """Measure layers of these widths and lengths, saving each size when it is done."""
     if not found.sequential:
-        found.sequential = {x: [sequential_operations(x, n) for n in STEP_LENGTHS] for x in NAMES}
-        found.paths = {x: [path_length(x, n) for n in STEP_LENGTHS] for x in PATHS}
+        for name in NAMES:
+            found.sequential[name] = [sequential_operations(name, n) for n in STEP_LENGTHS]
+        for name in PATHS:
+            found.paths[name] = [path_length(name, n) for n in STEP_LENGTHS]
     if device.type == "cuda":
-        # Products of matrices do without TF32 by default, but convolutions and LSTMs would use it.
+        # By default matmuls do not use TF32, but convolutions and LSTMs do.
         torch.backends.cudnn.allow_tf32 = False
-    done = 0  # a size takes about as long as it has numbers
+    done = 0  # the time of a size is roughly proportional to n·d
     with show_progress("timing layers", sum(d * n for d, n in sizes)) as show:
         for d, n in sizes:
             found.points.append(measure_layers(n, d, device))
@@ -95,11 +97,11 @@ def measure_layers(n: int, d: int, device: torch.device) -> Point:
     for name in NAMES:
         if device.type == "cuda" or flops[name] <= paper.most_flops(name):
             layer = layers[name] = make_layer(name, d).to(device)
-            _time_passes(layer, x)  # the first are slow
+            _time_passes(layer, x)  # the first passes are slow
             point.memory[name] = memory(layer, x)
             point.forward[name], point.backward[name] = [], []
     for _ in range(_SAMPLES):
-        # All in turn, so that a slow spell of the machine affects all alike.
+        # All layers in turn, so that a slow spell of the machine affects all alike.
         for name, layer in layers.items():
             forward, backward = _time_passes(layer, x)
             point.forward[name].append(forward)
@@ -108,7 +110,7 @@ def measure_layers(n: int, d: int, device: torch.device) -> Point:
 
 
 def _time_passes(layer: nn.Module, x: Tensor) -> tuple[float, float]:
-    """Mean seconds of a pass forward, and of one backward to the input and the weights."""
+    """Mean seconds of a forward pass, and of a backward pass to the input and the weights."""
     forward: list[float] = []
     backward: list[float] = []
     while sum(forward) + sum(backward) < _SAMPLE_SECONDS:
@@ -123,7 +125,7 @@ def _time_passes(layer: nn.Module, x: Tensor) -> tuple[float, float]:
 
 
 def _clock(device: torch.device) -> float:
-    """Seconds; on a CPU those that it has spent on this process, without other work's."""
+    """The time in seconds; on a CPU, the CPU time of this process alone."""
     if device.type == "cpu":
         return time.process_time()
     torch.cuda.synchronize(device)
@@ -133,8 +135,8 @@ def _clock(device: torch.device) -> float:
 def memory(layer: nn.Module, x: Tensor) -> int:
     """Bytes that training needs in addition to weights and input.
 
-    On a GPU, the peak allocated during a pass less what was allocated before. On a CPU, for which
-    torch counts no peaks: what the forward pass saves for the backward one, the input included.
+    On a GPU, the peak allocated during a pass minus what was allocated before. On a CPU, where
+    torch records no peaks, what the forward pass saves for the backward pass, including the input.
     """
     if x.device.type == "cuda":
         before = torch.cuda.memory_allocated(x.device)
@@ -149,7 +151,7 @@ def memory(layer: nn.Module, x: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = layer(x)  # kept, so that no memory is used twice
+        output = layer(x)  # kept until all is counted, so that no memory is reused
     del output
     for weight in layer.parameters():
         saved.pop(weight.untyped_storage().data_ptr(), None)
@@ -157,40 +159,42 @@ def memory(layer: nn.Module, x: Tensor) -> int:
 
 
 def count_flops(name: str, n: int, d: int) -> int:
-    """FLOPs of the matrix products of a pass forward and backward; a multiply-add is two."""
+    """FLOPs of the matmuls of a forward and a backward pass; a multiply-add counts as two."""
     # torch would unroll an LSTM for minutes.
     length = 1 if name == paper.RECURRENT else n
-    # The meta device computes nothing, and has no fused attention that would hide products.
+    # The meta device computes nothing, and has no fused attention that would hide matmuls.
     layer = make_layer(name, d).to("meta")
     with FlopCounterMode(display=False) as counter:
         layer(torch.empty(1, length, d, device="meta"))
-    # For each product forward there are two of the same size backward.
+    # For each matmul forward there are two of the same size backward.
     return 3 * counter.get_total_flops() * (n // length)
 
 
 def sequential_operations(name: str, n: int) -> int:
-    """The longest chain of matrix products in autograd's graph of a layer."""
-    # In double precision on a CPU torch fuses no LSTM.
+    """The longest chain of matmuls in autograd's graph of a layer."""
+    # In double precision on a CPU, torch does not fuse LSTMs.
     x = torch.randn(1, n, _WIDTH, dtype=torch.float64, requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):
         end = make_layer(name, _WIDTH).double()(x).grad_fn
     longest: dict[torch.autograd.graph.Node, int] = {}
     waiting = [end]
-    while waiting:  # depth first without recursion, as an LSTM's graph is n deep
+    while waiting:  # depth first, without recursion, as an LSTM's graph is n deep
         node = waiting[-1]
         inputs = [each for each, _ in node.next_functions if each is not None]
         missing = [each for each in inputs if each not in longest]
         if missing:
             waiting += missing
         else:
-            before = max((longest[each] for each in inputs), default=0)
-            longest[node] = before + node.name().startswith(_PRODUCTS)
+            longest[node] = max((longest[each] for each in inputs), default=0)
+            if node.name().startswith(_MATMULS):
+                longest[node] += 1
             waiting.pop()
     return max(longest.values())
 
 
 def path_length(name: str, n: int) -> int:
-    """Layers until the last of ``n`` positions depends on the first, by the support of gradients.
+    """The number of layers until the last of ``n`` positions depends on the first, which is so when
+    its gradient there is not zero.
 
     One recurrent layer is enough, but within it the signal passes through all of its steps.
     """
@@ -204,7 +208,7 @@ def path_length(name: str, n: int) -> int:
     while not support[:, 0].any():
         output = make_layer(name, _WIDTH, gap=paper.KERNEL**layers)(state)
         (gradient,) = torch.autograd.grad(output, state, support)
-        # Only where it is not zero counts: its size would underflow after some hundred layers.
+        # Keep only where it is not zero: its size would underflow after some hundred layers.
         support = (gradient != 0).to(state.dtype)
         layers += 1
     return layers

@@ -1,4 +1,4 @@
-"""The report of Table 1: HTML, Markdown, CSV and figures."""
+"""The report of Table 1: HTML, Markdown, CSV and plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from transformer import formats
 
 _TEMPLATE = Path(__file__).parent / "templates" / "table1.j2"
 _TIME = (
-    "Time of a pass forward and backward against the length n: a panel for each width d, a line "
+    "Time of a forward and backward pass against the length n: a panel for each width d, a line "
     "for each layer, on logarithmic axes. Points are medians, bars quartiles."
 )
 _MEMORY = "Memory against the length n: a panel for each width d, a line for each layer."
@@ -37,11 +37,11 @@ _COSTS = {
     "backward": "backward_seconds",
     "memory": "memory_bytes",
 }
-_EXACT = 0.005  # a slope whose interval rounds to nothing is shown without it
+_EXACT = 0.005  # below it a slope is shown without its confidence interval
 
 
 def write_layers_report(folder: LayersFolder) -> str:
-    """Write the report into the folder, finished or not; the report for the terminal."""
+    """Write the report into the folder, finished or not; return the report for the terminal."""
     found = folder.plan
     figures: list[Figure] = []
     exports: dict[str, str] = {}
@@ -79,10 +79,10 @@ def write_layers_report(folder: LayersFolder) -> str:
 
 
 def _results(found: Measurements) -> Grid:
-    """The paper's table with ours next to each of its columns."""
+    """The paper's table, with our measurements next to each of its columns."""
     paths = [paper.DILATED if name == paper.CONVOLUTION else name for name in NAMES]
     complexity, operations, path = "complexity", "sequential operations", "maximum path length"
-    names = [f"{x} *" if x in paper.NOT_IN_TABLE else x for x in NAMES]
+    names = [f"{name} *" if name in paper.NOT_IN_TABLE else name for name in NAMES]
     flops = [_powers(found, name, "flops") for name in NAMES]
     return Grid(
         [
@@ -99,18 +99,18 @@ def _results(found: Measurements) -> Grid:
 
 
 def _ends(counts: Sequence[int]) -> str:
-    """The counts at the least and at the greatest length."""
+    """The counts at the smallest and at the largest length."""
     return " to ".join(dict.fromkeys(map(formats.count, (*counts[:1], *counts[-1:]))))
 
 
 def _powers(found: Measurements, name: str, cost: str) -> str:
-    """The exponents of n and d in a layer's cost by both: ``n^1.98·d^1.02``."""
+    """A layer's cost as powers of n and d: ``n^1.98·d^1.02``."""
     fitted = {"n": _fit(found, name, cost, 0), "d": _fit(found, name, cost, 1)}
     return "·".join(f"{letter}^{each[0]:.2f}" for letter, each in fitted.items() if each)
 
 
 def _exponents(found: Measurements) -> Grid:
-    """The exponents of n and of d in each cost with their intervals, next to the paper's."""
+    """The exponents of n and d in each cost with confidence intervals, next to the paper's."""
     if not found.points:
         return Grid([])
     columns = [Column("layer", NAMES)]
@@ -130,7 +130,7 @@ def _exponents(found: Measurements) -> Grid:
 
 
 def _fit(found: Measurements, name: str, cost: str, of: int) -> tuple[float, float] | None:
-    """The exponent in a layer's cost at the large sizes, as of :func:`fit_exponent`."""
+    """The exponent in a layer's cost at the large sizes, by :func:`fit_exponent`."""
     costs: dict[tuple[int, int], float] = {}
     for point in found.points:
         known = point.costs(name)
@@ -140,19 +140,21 @@ def _fit(found: Measurements, name: str, cost: str, of: int) -> tuple[float, flo
 
 
 def fit_exponent(costs: Mapping[tuple[int, int], float], of: int = 0) -> tuple[float, float] | None:
-    """The exponent of n in a cost by n and d, or of d for 1, and half of its 95 % interval.
+    """The exponent of n (``of`` is 0) or of d (1) in costs by n and d, and half the width of its
+    95 % confidence interval.
 
-    The common slope of lines on logarithmic axes, one for each value of the other, and Student's t
-    of the residuals, which takes any bend for noise; None if no residual is free.
+    It is the common slope of lines on logarithmic axes, one for each value of the other size. The
+    interval is by Student's t of the residuals, which counts any curvature as noise. None if no
+    degree of freedom is left.
     """
     others = sorted({sizes[1 - of] for sizes in costs})
     freedom = len(costs) - len(others) - 1
     if freedom < 1:
         return None
     # A column for the slope, and one for the intercept of each line.
-    design = np.array(
-        [[math.log(sizes[of]), *(sizes[1 - of] == each for each in others)] for sizes in costs]
-    )
+    slope = np.log([sizes[of] for sizes in costs])
+    intercepts = np.equal.outer([sizes[1 - of] for sizes in costs], others)
+    design = np.column_stack([slope, intercepts])
     logarithms = np.log(list(costs.values()))
     fitted = np.linalg.lstsq(design, logarithms)[0]
     variance = ((logarithms - design @ fitted) ** 2).sum() / freedom
@@ -161,7 +163,7 @@ def fit_exponent(costs: Mapping[tuple[int, int], float], of: int = 0) -> tuple[f
 
 
 def _crossings(found: Measurements) -> Grid:
-    """For each d, the length from which attention is slower than the LSTM."""
+    """For each d, the length from which self-attention is slower than the LSTM."""
     heads = ("d", "by FLOPs", "by time", "with projections, by FLOPs", "with projections, by time")
     rows: list[list[str]] = []
     for d in paper.WIDTHS:
@@ -173,7 +175,7 @@ def _crossings(found: Measurements) -> Grid:
                 if point.d == d:
                     flops[point.n] = point.flops[name] / point.flops[RECURRENT]
                     if name in point.memory and RECURRENT in point.memory:
-                        # Samples were taken in turn, so each is divided by its neighbour.
+                        # Samples were taken in turn, so each is divided by its neighbour in time.
                         pairs = zip(point.seconds(name), point.seconds(RECURRENT), strict=True)
                         times[point.n] = median(ours / theirs for ours, theirs in pairs)
             rows[-1] += [find_crossing(flops), find_crossing(times)]
@@ -210,7 +212,7 @@ def _draw_costs(rows: Sequence[Record], field: str, title: str, form: str) -> Sp
         style.layer("line", shown, strokeWidth=1.5),
         style.layer("point", {**shown, "shape": shape}, filled=True, size=35, opacity=1),
     ]
-    if field == "seconds":  # which has quartiles
+    if field == "seconds":  # only this field has quartiles
         low, high = {**y, "field": "seconds_low"}, {"field": "seconds_high"}
         bars = {"x": x, "y": low, "y2": high, "color": colour}
         panel.insert(0, style.layer("rule", bars, strokeWidth=2, opacity=0.5))

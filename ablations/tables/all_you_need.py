@@ -1,4 +1,4 @@
-"""Parts of the Transformer left out, shared or made simpler."""
+"""Parts of the Transformer left out, shared or simplified."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ROWS = (
     claim("fixed-heads",      "same",   "fixed_weights:FixedHeadsTransformer"),
     claim("averaging",        "same",   "fixed_weights:AverageAttentionTransformer"),
 
-    # Domhan 2018: without the decoder's a model "performs well", and the encoder's is much more
-    # important. Cross-attention in the last layer alone is our own question.
+    # Domhan 2018: without the decoder's self-attention a model "performs well", but the encoder's
+    # is much more important. Cross-attention in the last layer alone is our own question.
     claim("no-self-decoder",  "same",   ATTENTIONS, options={"decoder": False}),
     claim("no-self-encoder",  "worse",  ATTENTIONS, options={"encoder": False}),
     claim("cross-last",       "",       ATTENTIONS, options={"cross": "last"}),
 
-    # Michel et al. 2019, who left one head of a trained model; these are trained with one.
+    # Michel et al. 2019, who kept one head of a trained model; these are trained with one.
     claim("one-head-encoder", "same",   ONE_HEAD, options={"part": "encoder"}),
     claim("one-head-decoder", "same",   ONE_HEAD, options={"part": "decoder"}),
     claim("one-head-cross",   "worse",  ONE_HEAD, options={"part": "cross"}),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict, total=False):
-    """The settings that a scale may replace for all rows, and a row for itself."""
+    """The settings that a scale may set for all rows, and a row for itself."""
 
     vocab_size: int
     num_heads: int
@@ -58,7 +58,7 @@ class Settings(TypedDict, total=False):
 
 
 class Changes(Settings, total=False):
-    """The settings that a row may change: also those that a scale maps, and the target language."""
+    """The settings that a row may change, with those that a scale maps and the target language."""
 
     num_layers: int
     d_model: int
@@ -72,7 +72,7 @@ class Changes(Settings, total=False):
 
 CHANGES: dict[str, object] = {**get_type_hints(Changes), **dict.fromkeys(OPTIONS_OF, str | None)}
 SCALE_SETTINGS: dict[str, object] = get_type_hints(Settings)
-# Table 3's columns, in its order, under its names.
+# Table 3's columns, in its order, with its names.
 COLUMNS = {
     "num_layers": "N",
     "d_model": "d_model",
@@ -90,10 +90,10 @@ COLUMNS = {
 
 
 def check_change(of: str, known: Mapping[str, object], name: str, value: object) -> None:
-    """Check the name and the type of a change ``of`` a row, a scale or a search."""
+    """Check the name and the type of a change in a row, a scale or a search (``of``)."""
     if name not in known and name in config_fields():
         page = "search" if of == "search" else "own-tables"
-        raise InputError(f"a {of} cannot change {name}: docs/{page}.md says what it can")
+        raise InputError(f"a {of} cannot change {name}: docs/{page}.md lists what it can change")
     if name not in known:
         raise unknown_name("setting", name, known)
     if not fits(value, known[name]):
@@ -101,7 +101,7 @@ def check_change(of: str, known: Mapping[str, object], name: str, value: object)
 
 
 def columns(config: Config) -> dict[str, Value]:
-    """The settings that a row may change, as they are in ``config``; options as ``Class.name``."""
+    """The values in ``config`` of the settings that a row may change; options as ``Class.name``."""
     found = _fields(config)
     found["target_language"] = config.data.corpus.target_language
     options = {
@@ -118,7 +118,7 @@ def class_changes(
     """The changes that choose a class as ``model`` or ``method``, with all of its options."""
     if kind is None:
         if options:
-            raise InputError(f"{OPTIONS_OF[of]} are those of a {of}: give the row a {of}=")
+            raise InputError(f"{OPTIONS_OF[of]} belong to a {of}: give the row a {of}= too")
         return {}
     name = variant_name(kind)
     found = resolve(name, options or {})
@@ -126,7 +126,7 @@ def class_changes(
 
 
 def option_name(of: str, name: str) -> str:
-    """The name of an option of the class called ``of`` among the settings of a row."""
+    """The name that an option of the class ``of`` has among the settings of a row."""
     return f"{class_name(of)}.{name}"
 
 
@@ -136,12 +136,13 @@ def is_option(name: str) -> bool:
 
 
 def with_changes(config: Config, changes: Mapping[str, object]) -> Config:
-    """:func:`override`, which takes options too; those of classes that are not in use do nothing.
+    """:func:`override` that takes options too; options of classes not in use have no effect.
 
     Raises:
         InputError: for an unknown setting, or a value that the configuration refuses
     """
-    config = override(config, **{x: y for x, y in changes.items() if not is_option(x)})
+    settings = {name: value for name, value in changes.items() if not is_option(name)}
+    config = override(config, **settings)
     found = _fields(config)
     for of, field in OPTIONS_OF.items():
         if found[of] is None:

@@ -18,11 +18,21 @@ def claim(
     options: Mapping[str, Value] | None = None,
     **changes: Unpack[Changes],
 ) -> Row:
-    """A row with what its source found, such as ``better``, or nothing where no source says.
+    """A row with what its source ``found``, such as ``better``; empty if there is no source.
 
     Args:
-        model: a variant of the project as ``file:Class``, with ``options``
-        method: a method of the project, named in the same way
+        model: one of the project's variants as ``file:Class``, with ``options``
+        method: one of the project's methods, named in the same way
     """
-    model, method = (x and f"transformer.variants.{x}" for x in (model, method))
-    return row(name, model=model, options=options, method=method, reference=found, **changes)
+    return row(
+        name,
+        model=_full_name(model),
+        options=options,
+        method=_full_name(method),
+        reference=found,
+        **changes,
+    )
+
+
+def _full_name(variant: str | None) -> str | None:
+    return None if variant is None else f"transformer.variants.{variant}"

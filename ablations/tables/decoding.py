@@ -1,7 +1,7 @@
-"""Decoding and averaging: what section 6.1's choices bring.
+"""Decoding and averaging: the effect of section 6.1's choices.
 
-All rows share a training for each seed. The base has the paper's choices for its base model, a beam
-of 4, alpha of 0.6 and the last five checkpoints; ``plain`` has none of them.
+All rows share one training per seed. The base has the paper's choices for its base model: a beam of
+4, an alpha of 0.6 and the last five checkpoints. ``plain`` has none of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = (
 
     row("alpha-0",       length_penalty=0.0),
     row("alpha-1",       length_penalty=1.0),
-    # A wide beam prefers short translations, which alpha is to prevent.
+    # A wide beam prefers short translations, which alpha should prevent.
     row("beam-16-alpha-0", beam_size=16, length_penalty=0.0),
 
     row("average-1",     average_checkpoints=1),

@@ -1,8 +1,8 @@
 """Deep encoder, shallow decoder.
 
-A row is named by the layers of its encoder and of its decoder; the base has 6-6. 10-3 and 2-9 have
-as many weights, but for biases and gains: an attention has half those of a feed-forward network,
-and a layer of the decoder has two attentions.
+A row is named after the layers of its encoder and its decoder; the base is 6-6. 10-3 and 2-9 have
+as many weights as the base, apart from biases and gains: an attention has half the weights of a
+feed-forward network, and a decoder layer has two attentions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _depths(encoder: int, decoder: int, found: str = "") -> Row:
 ROWS = (
     row("base"),
 
-    # Kasai et al. 2021. They have no such rows as those without a reference.
+    # Kasai et al. 2021. Rows without a reference are not theirs.
     _depths(10, 3),
     _depths(2, 9),
     _depths(12, 1, "same"),

@@ -32,7 +32,7 @@ from transformer.errors import InputError, unknown_name
 from transformer.fields import fits
 from transformer.python_files import load_file
 
-_MOST_SEEDS = 1_000  # a longer range is taken for a typing error
+_MOST_SEEDS = 1_000  # a longer range is probably a typing error
 _ALL = (
     *(TABLE2, TABLE3, TABLE4, SINCE, SINCE_TUNED, DECODING),
     *(ALL_YOU_NEED, DEPTHS, NORMS, NORMS_EARLY, OPTIMIZERS),
@@ -49,19 +49,19 @@ class Selection:
     """The runs of a table that a command is for; the fields' docstrings are the options' help."""
 
     scale: str | None = None
-    """what the sizes become; list prints them [default for files:FOLDER: by the amount of text]"""
+    """a scale that list prints [default for files:FOLDER: chosen by the amount of text]"""
 
     seeds: str | None = None
-    """such as 1-3,7: each row is trained once with each [default: 1; of a tuned table its own]"""
+    """seeds to train each row with, such as 1-3,7 [default: 1, or those of a tuned table]"""
 
     rows: str | None = None
-    """such as base,A-h1: only these [default: all]"""
+    """rows to train, such as base,A-h1 [default: all]"""
 
     directory: Path | None = None
-    """of the runs [default: runs/TABLE-SCALE]"""
+    """directory for the runs [default: runs/TABLE-SCALE]"""
 
     def seeds_of(self, table: Table) -> tuple[int, ...]:
-        """The seeds, or those by default."""
+        """The seeds given, or the table's default."""
         if self.seeds is None:
             return (1,) if table.tune is None else table.tune.seeds
         seeds = parse_seeds(self.seeds)
@@ -73,7 +73,7 @@ class Selection:
         """The plan of these runs of ``table``, and their directory.
 
         Args:
-            scale: one that was made for a text of the user's own
+            scale: a scale that was made for the user's own text
         """
         rows = select_rows(table, self.rows)
         seeds = self.seeds_of(table)
@@ -86,14 +86,14 @@ class Selection:
 def load_table(name: str) -> Table:
     """A built-in table, or the ``TABLE`` of a Python file such as ``path/to/depth.py``."""
     if name == LAYERS_TABLE:
-        raise InputError(f"{name} is measured: run it with --directory, --device and --quick alone")
+        raise InputError(f"{name} is measured: run it with only --directory, --device and --quick")
     return load_declared(Table, name, TABLES)
 
 
 def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]) -> Declared:
     """The declaration of that name, or the ``TABLE`` or ``SPACE`` of a Python file.
 
-    Relative paths of its corpora start at the file's folder.
+    Relative paths of its corpora are relative to the file's folder.
     """
     word = kind.__name__.lower()
     if name in known:
@@ -104,15 +104,15 @@ def load_declared(kind: type[Declared], name: str, known: Mapping[str, Declared]
     if not isinstance(found, kind):
         raise InputError(f"{name} declares no {word.upper()} = {kind.__name__}(…), see docs/")
     if not fits(found.base, Config):
-        raise InputError(f"{name}: its base is no Config, such as BASE or an experiment's .config")
+        raise InputError(f"{name}: its base must be a Config, like BASE or an experiment's .config")
     try:
         return replace(found, scales=tuple(x.anchored(Path(name).parent) for x in found.scales))
     except (TypeError, AttributeError) as error:
-        raise InputError(f"{name}: its scales are no tuple: write scales=(scale(…),)") from error
+        raise InputError(f"{name}: its scales must be a tuple: scales=(scale(…),)") from error
 
 
 def find_scale(declared: Declaration, name: str | None) -> Scale:
-    """The scale called ``name``; one of the declaration's own replaces a built-in one."""
+    """The scale called ``name``; the declaration's own scales replace built-in ones."""
     every, task = (*SCALES, *declared.scales), declared.base.data.corpus.task
     scales = {scale.name: scale for scale in every if scale.corpus.task == task}
     if name is None:
@@ -123,26 +123,28 @@ def find_scale(declared: Declaration, name: str | None) -> Scale:
 
 
 def scale_on(declared: Declaration, name: str | None, text: str | None) -> Scale:
-    """The scale called ``name`` on the corpus that ``text`` names as ``files:FOLDER``; without a
-    name that of the built-in corpus that is nearest in size. Without a text as :func:`find_scale`.
+    """The scale called ``name``, on the corpus that ``text`` names as ``files:FOLDER``.
+
+    Without a name it is the scale of the built-in corpus that is nearest in size. Without a text,
+    this is :func:`find_scale`.
     """
     if text is None:
         return find_scale(declared, name)
     if not text.startswith(FILES):
         raise InputError(f"{text} names no text: write it as {FILES}FOLDER, or {FILES}FOLDER:de-en")
     if (task := declared.base.data.corpus.task) != "translation":
-        raise InputError(f"{declared.name} is of {task}, and {text} is text to translate")
+        raise InputError(f"{declared.name} is about {task}, but {text} is text to translate")
     corpus = corpus_of_folder(text)
     amount = amount_of(corpus)
     theirs = EXPERIMENTS[amount.like].config.data.corpus
     suited = next(scale.name for scale in SCALES if scale.corpus == theirs)
     found = find_scale(declared, name or suited)
-    chosen = "" if name else f", for which scale {suited} suits (--scale changes it)"
+    chosen = "" if name else f", which suits scale {suited} (--scale chooses another)"
     return found.on(corpus, amount, f"{text}: {amount} of training text{chosen}")
 
 
 def select_rows(table: Table, text: str | None) -> tuple[Row, ...]:
-    """The rows of ``--rows``, such as ``base,A-h1``, in the table's order, or all rows for None."""
+    """The rows of ``--rows``, such as ``base,A-h1``, in the table's order; all rows for None."""
     if text is None:
         return table.run_rows
     names = parse_rows(text, [row.name for row in table.run_rows])

@@ -1,4 +1,4 @@
-"""Measurements of layers, and the file that has them."""
+"""Measurements of layers, and the file that holds them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ablations.tables import table1 as paper
 from transformer.config import from_dict
 from transformer.files import read_json, to_json, write_atomically
 
-_QUICK_WIDTH, _QUICK_LENGTH = 256, 512  # up to which all takes a minute
+_QUICK_WIDTH, _QUICK_LENGTH = 256, 512  # the sizes up to these take a minute together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """All layers at one length and width, by name: their FLOPs; and for those that were timed the
+    """All layers at one length and width, by name: their FLOPs and, for those that were timed, the
     seconds of each sample and the bytes of memory.
     """
 
@@ -47,7 +47,9 @@ class Point:
 
 @dataclass(kw_only=True, slots=True)
 class Measurements:
-    """The points, and the dependent steps at each of ``STEP_LENGTHS``, on one device."""
+    """The points measured on one device, and the counts of sequential operations and path lengths
+    at each of ``STEP_LENGTHS``.
+    """
 
     kind: str  # cpu or cuda
     device: str
@@ -57,11 +59,11 @@ class Measurements:
     points: list[Point] = field(default_factory=list[Point])
 
     def save(self, directory: Path) -> None:
-        """Write the file, in place of an earlier one."""
+        """Write the file, replacing an earlier one."""
         write_atomically(directory / LAYERS_FILE, to_json(asdict(self), indent=None))
 
     def lacking(self, quick: bool = False) -> list[tuple[int, int]]:
-        """Width and length of the points that are not measured, of ``quick`` the small ones."""
+        """Width and length of each point that is not measured yet; only small ones if ``quick``."""
         wanted = [(d, n) for d in paper.WIDTHS for n in paper.LENGTHS]
         if quick:
             wanted = [(d, n) for d, n in wanted if d <= _QUICK_WIDTH and n <= _QUICK_LENGTH]
@@ -69,7 +71,7 @@ class Measurements:
         return [size for size in wanted if size not in measured]
 
     def records(self) -> list[dict[str, int | float | str | None]]:
-        """A record for each layer that was timed and each size: its costs."""
+        """A record with the costs of each timed layer at each size."""
         return [
             {"layer": name, "n": point.n, "d": point.d, **point.costs(name)}
             for point in sorted(self.points, key=lambda point: (point.d, point.n))

@@ -1,7 +1,7 @@
 """Where to normalise, at two depths and without a warm-up.
 
-``norms`` trains each row to the end. ``norms-early`` has the same rows and stops at a sixth of the
-steps, 2,000 at ``small``, so that many seeds show how often each diverges.
+``norms`` trains each row to the end. ``norms-early`` has the same rows but stops after a sixth of
+the steps, 2,000 at ``small``, so that many seeds can show how often each row diverges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformer.config import override
 
 
 def deep(shallow: Row, found: str) -> Row:
-    """The same with three times the layers; what its source found of whether that trains."""
+    """The same row with three times the layers; ``found`` says if it trained in its source."""
     changes = {**shallow.changes, "num_layers": 18}
     return replace(shallow, name=f"{shallow.name}-3N", reference=found, changes=changes)
 

@@ -1,13 +1,13 @@
 """Optimizers in place of the paper's Adam.
 
-Each row has the settings that its source advises, and what is not named is that of the scale.
+Each row has the settings that its source recommends; other settings are the scale's.
 
-``reference`` is what the source found against a baseline of its own, mostly AdamW or NAdamW with a
-cosine, not the paper's Adam. AlgoPerf is the benchmark of training algorithms of MLCommons, whose
+``reference`` is what the source found against its own baseline, mostly AdamW or NAdamW with a
+cosine, not the paper's Adam. AlgoPerf is MLCommons' benchmark of training algorithms, whose
 workload "wmt" is a Transformer; its submissions and times of 2024 and later are public.
 
-An advised learning rate is that of a ``learning_rate_factor`` of 1, which such rows name, as a
-scale may set another.
+Methods with a recommended learning rate reach it at a ``learning_rate_factor`` of 1. Their rows
+name that factor, since a scale may set another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ablations.tables.tune import Tune
 # fmt: off
 ROWS = (
     row("base"),
-    # As in the table since, whose runs these are (Loshchilov and Hutter 2019; Jordan et al. 2024).
+    # As in the table since, with the same runs (Loshchilov and Hutter 2019; Jordan et al. 2024).
     claim("adamw-cosine",  "better", method="optimizers:AdamW", schedule="cosine"),
     claim("muon",          "better", method="optimizers:Muon"),
     # Dozat 2016, against Adam. With a cosine it is AlgoPerf's baseline (Dahl et al. 2023).
@@ -28,8 +28,8 @@ ROWS = (
     # Loshchilov and Hutter 2017. In "cyclic_lr", fourth of AlgoPerf's ranking of 2024, two of five
     # settings have two cycles, and three have one.
     claim("cyclic",        "better", method="nadam:CosineCycles"),
-    # Defazio et al. 2024. In AlgoPerf's first logs of "wmt" 0.39 of the baseline's time, in later
-    # ones 0.69 to 1.34. Beta2 is that of the authors' submission.
+    # Defazio et al. 2024. It took 0.39 of the baseline's time in AlgoPerf's first logs of "wmt",
+    # and 0.69 to 1.34 in later ones. Beta2 is that of the authors' submission.
     claim("schedule-free", "better", method="schedule_free:ScheduleFree", learning_rate_factor=1.0,
           adam_beta2=0.9955, adam_epsilon=1e-8),
     # Vyas et al. 2024, against AdamW and Shampoo. Shampoo took 0.94 of the time on "wmt".

@@ -1,4 +1,4 @@
-"""Measures of a table that are functions of the user."""
+"""A table's measures that are the user's functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from experiments.records.result import MEASURES, Measure, Result, score_key
 from transformer.errors import InputError
 from transformer.variant import current_name, split_name, variant_name
 
-# Of the sources, their translations and their references, line by line.
+# A function of sources, translations and references, each a list of lines.
 Function: TypeAlias = Callable[[list[str], list[str], list[str]], float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnMeasure:
-    """A user's score of the translations of the validation set.
+    """A user's score of the validation set's translations.
 
-    ``function`` is its name with the module and a digest of the source, ``label`` how reports call
-    it, ``digits`` its decimals there.
+    ``function`` is its name with the module and a digest of the source, ``label`` its name in
+    reports, ``digits`` its decimals there.
     """
 
     function: str
@@ -42,12 +42,12 @@ class OwnMeasure:
 
     @property
     def current(self) -> OwnMeasure:
-        """The same with the source as it is now, where it is known here."""
+        """The same measure with its current source, where that is available."""
         return replace(self, function=current_name(self.function))
 
     @property
     def measure(self) -> Measure:
-        """It among the measures of a table."""
+        """It as one of the table's measures."""
         return Measure(
             name=self.name,
             label=self.label,
@@ -70,9 +70,9 @@ def measure(
     """A measure for ``measures=`` of a table: ``measure(comet, "COMET", digits=4)``.
 
     Args:
-        function: of the sources, translations and references, three lists of lines, to a number;
-            it may be named as ``module:function``, which imports nothing yet
-        label: how reports call it [default: the function's name]
+        function: takes sources, translations and references, three lists of lines, and returns a
+            number; given as ``module:function``, it is imported only when it is needed
+        label: its name in reports [default: the function's name]
 
     Raises:
         InputError: if there is no such function, or it does not take three arguments
@@ -96,7 +96,7 @@ def measure(
 def split_measures(
     measures: Sequence[str | Function | OwnMeasure],
 ) -> tuple[tuple[str, ...], tuple[OwnMeasure, ...]]:
-    """The names of a table's measures, and those of them that are the user's own."""
+    """The names of a table's measures, and the measures that are the user's own."""
     names: list[str] = []
     own: list[OwnMeasure] = []
     for found in measures:

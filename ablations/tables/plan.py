@@ -1,7 +1,7 @@
 """Plan a table: rows at a scale with seeds.
 
-``table.json`` has all that execution and report need, so that neither depends on a declaration that
-may have changed since.
+``table.json`` has everything that training and the report need, so that neither depends on a
+declaration that may have changed since.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MEASURES_OF_TASK = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow(Row):
-    """A row with ``scaled``: its changes as run, with what the scale sets for this row only.
+    """A row with its ``scaled`` changes: as they are run, with what the scale sets only for it.
 
-    ``corpus`` is None where it is the base's. ``seeds`` is empty for a row that is not to be run.
+    ``corpus`` is None if it is the base's. ``seeds`` is empty for a row that is not to be run.
     """
 
     scaled: dict[str, Value]
@@ -63,12 +63,13 @@ class PlannedRow(Row):
 
     @property
     def is_base(self) -> bool:
-        """Whether it is run, and as the base is."""
+        """Whether it is run without any change."""
         return not self.changes and not self.published
 
     def settings(self, base: Config) -> dict[str, Value]:
-        """The row's settings on ``base``; of a published one only its changes are known."""
-        return columns(self.configure(base)) | (self.changes if self.published else {})
+        """The row's settings on ``base``; for a published row only its changes are its own."""
+        settings = columns(self.configure(base))
+        return {**settings, **self.changes} if self.published else settings
 
     def changed(self, base: Config) -> frozenset[str]:
         """The columns of Table 3, and the row's own changes, that differ from ``base``."""
@@ -81,15 +82,17 @@ class PlannedRow(Row):
         )
 
     def configure(self, base: Config, **more: object) -> Config:
-        """The row as it is run on top of ``base``, with ``more`` fields changed."""
+        """The row's configuration on top of ``base``, with ``more`` fields changed."""
         corpus = {} if self.corpus is None else {"corpus": self.corpus}
         return with_changes(base, {**self.scaled, **corpus, **more})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan(Divisors):
-    """A table at a scale. ``base`` is the base's configuration as run; its seed is not used.
-    ``measures`` are the scores that the table compares, those in ``own_measures`` the user's;
+    """A table at a scale.
+
+    ``base`` is the base's configuration as it is run; its seed is not used. ``measures`` are the
+    scores that the table compares; ``own_measures`` are those of them that are the user's.
     ``decoding_speed`` and ``tune`` are the table's.
     """
 
@@ -118,12 +121,12 @@ class Plan(Divisors):
         if not self.rows:
             raise InputError(f"table {self.table!r} has no rows")
         if not self.valid_measures:
-            raise InputError(f"table {self.table!r} needs a score of validation, like perplexity")
+            raise InputError(f"table {self.table!r} needs a validation score, such as perplexity")
         if len(self.cells) > MOST:
             raise InputError(f"table {self.table!r} has {len(self.cells):,} runs: at most {MOST:,}")
         for row in self.rows:
             if not row.published:
-                row.configure(self.base)  # which refuses an invalid configuration
+                row.configure(self.base)  # raises an error if the configuration is invalid
 
     @property
     def name(self) -> str:
@@ -137,13 +140,13 @@ class Plan(Divisors):
 
     @property
     def compared(self) -> tuple[Measure, ...]:
-        """The measures."""
+        """The measures that the table compares."""
         own = {measure.name: measure.measure for measure in self.own_measures}
         return tuple(own.get(name) or MEASURES[name] for name in self.measures)
 
     @property
     def valid_measures(self) -> tuple[str, ...]:
-        """The measures of the validation set but the user's, which are the values of a trial."""
+        """The measures of the validation set, without the user's: the values of Optuna's trials."""
         return tuple(x.name for x in self.compared if not x.is_of_test and not x.key)
 
     @property
@@ -153,12 +156,12 @@ class Plan(Divisors):
 
     @property
     def is_compared(self) -> bool:
-        """Whether the paper gives figures for a row."""
+        """Whether the paper reports numbers for some row."""
         return any(row.reported != Reported() for row in self.rows)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Table 3's columns, and the other settings that rows change, options last."""
+        """Table 3's columns, then other settings that rows change, options last."""
         changed = dict.fromkeys(
             name for row in self.rows for name in sorted(row.changed(self.base))
         )
@@ -172,7 +175,7 @@ class Plan(Divisors):
 
     @property
     def trainings(self) -> tuple[Training, ...]:
-        """The trainings of all rows, those without seeds too."""
+        """The trainings of all rows, including rows without seeds."""
         return trainings_of(self.configs)
 
     def row(self, name: str) -> PlannedRow:
@@ -240,8 +243,8 @@ def make_plan(table: Table, scale: Scale, rows: Sequence[Row], seeds: Sequence[i
         tune=table.tune,
     )
     if base.data.corpus.test is None and plan.has_test:
-        raise InputError(f"table {table.name!r} measures a test set, which its corpus has not")
-    return from_dict(Plan, to_dict(plan), f"table {table.name!r}")  # which checks all types
+        raise InputError(f"table {table.name!r} measures a test set, but its corpus has none")
+    return from_dict(Plan, to_dict(plan), f"table {table.name!r}")  # checks all types
 
 
 def load_plan(directory: Path) -> Plan:
@@ -260,10 +263,10 @@ def load_plan(directory: Path) -> Plan:
 def share_arithmetic(
     base: Config, found: Config | None, precision: Precision | None, threads: int | None
 ) -> Config:
-    """``base`` with the precision and threads that all runs share, as both change the rounding.
+    """``base`` with the precision and threads that all runs share, as both affect rounding.
 
-    They are those given, else those of ``base``, of earlier runs on the base ``found``, or else
-    the faster precision on this machine and one thread.
+    They are those given, else those of ``base``, else those of earlier runs, whose base is
+    ``found``, else this machine's faster precision and one thread.
     """
     own, earlier = base.training, found and found.training
     precision = precision or own.precision
@@ -276,7 +279,7 @@ def share_arithmetic(
 def check_same(
     kind: str, directory: Path, found: Mapping[str, Any], new: Mapping[str, Any]
 ) -> None:
-    """Check that a new table or search has the settings of that ``found`` in the directory."""
+    """Check that a new table or search has the same settings as the one ``found`` there."""
     if changes := differences(found, new):
         by_name = [x for x in changes if x.startswith(("table:", "space:", "scale:"))]
         raise InputError(
@@ -288,12 +291,12 @@ def check_same(
 def settle_plan(
     directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
 ) -> Plan:
-    """``plan`` with the precision, the threads and the seeds of earlier runs in ``directory``.
+    """``plan`` with the precision, threads and seeds of earlier runs in ``directory``.
 
-    Rows may have changed since: runs that are not as planned now are stale.
+    Rows may have changed since: runs that differ from the new plan become stale.
 
     Raises:
-        InputError: if these are runs of another table or scale, or round otherwise.
+        InputError: if the runs are of another table or scale, or with other rounding.
     """
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
     plan = replace(plan, base=share_arithmetic(plan.base, found and found.base, precision, threads))
@@ -305,7 +308,7 @@ def settle_plan(
 
 
 def add_seeds(plan: Plan, seeds: Mapping[str, Iterable[int]]) -> Plan:
-    """``plan`` with these seeds too, by row."""
+    """``plan`` with these seeds added, given by row."""
     rows: list[PlannedRow] = []
     for row in plan.rows:
         more = () if row.published else seeds.get(row.name, ())
@@ -325,7 +328,7 @@ def claim_plan(
 
 
 def refresh_plan(directory: Path) -> None:
-    """Write down the sources of the plan's classes as they are now, if they have changed."""
+    """Update the sources of the plan's classes in the file, if they have changed."""
     with locked(directory / LOCK_FILE):
         found = load_plan(directory)
         now = with_current_sources(found)
@@ -334,7 +337,7 @@ def refresh_plan(directory: Path) -> None:
 
 
 def with_current_sources(plan: Plan) -> Plan:
-    """``plan`` with the sources of its classes as they are now, where they are known here."""
+    """``plan`` with the current sources of its classes, where they are available."""
     model, training = plan.base.model, plan.base.training
     model = replace(model, model=model.model and current_name(model.model))
     training = replace(training, method=training.method and current_name(training.method))
@@ -353,7 +356,7 @@ def _refreshed(settings: dict[str, Value]) -> dict[str, Value]:
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
-    """What all runs of a table share, and must not change."""
+    """The settings that all runs of a table share and that must not change."""
     training = plan.base.training
     arithmetic = {"precision": training.precision, "threads": training.threads}
     return {"table": plan.table, "scale": plan.scale, **arithmetic}

@@ -39,7 +39,7 @@ class Divisors:
 
     @property
     def division(self) -> str:
-        """The divisors in words, as ``widths / 8, N / 2``."""
+        """The divisors in words, such as ``widths / 8, N / 2``."""
         divisors = (self.divide_widths, self.divide_layers, self.divide_dropout)
         named = zip(("widths", "N", "dropout"), divisors, strict=True)
         divided = [f"{name} / {divisor}" for name, divisor in named if divisor > 1]
@@ -52,10 +52,10 @@ class Scale(Divisors):
 
     ``d_model``, ``d_ff``, ``d_k`` and ``d_v`` are divided by ``divide_widths``, N by
     ``divide_layers`` and P_drop by ``divide_dropout``; h is kept. ``max_steps`` replaces the
-    paper's 100,000, and rows with other numbers of steps are scaled in proportion. ``settings``
-    replace what neither a table's base, by :func:`override`, nor a row has named.
-    Rows with more steps take ``longer``, and those in another language ``other``, over
-    ``settings``. ``note`` says why it was chosen, if the user did not choose it.
+    paper's 100,000 steps, and other numbers of steps are scaled in proportion. ``settings`` apply
+    to every field that neither the table's base (by :func:`override`) nor the row names. Rows with
+    more steps than the paper's base also take ``longer``, and rows in another language ``other``;
+    both override ``settings``. ``note`` says why the scale was chosen, if not by the user.
 
     Raises:
         InputError: for an unknown setting, or one of the wrong type
@@ -83,9 +83,9 @@ class Scale(Divisors):
                 check_change("scale", SCALE_SETTINGS, name, value)
 
     def on(self, corpus: Corpus, amount: Amount, note: str) -> Scale:
-        """The scale on a text of this amount: a vocabulary that is learned from it may be smaller.
+        """The scale on the user's text, with a smaller vocabulary if the text is small.
 
-        Its name says which text it is, as directories of runs are named after scales.
+        Its name includes the text's, as directories of runs are named after scales.
         """
         pair = f"{corpus.source_language}-{corpus.target_language}"
         pieces = amount.word_pieces(self.settings.get("vocab_size", _PAPER_PIECES))
@@ -104,7 +104,7 @@ class Scale(Divisors):
         return replace(self, corpus=self.corpus.placed(folder), other_corpora=others)
 
     def apply(self, base: Config, changes: Mapping[str, Value] | None = None) -> Config:
-        """The configuration to run for a base with a row's ``changes``, in the paper's units."""
+        """The configuration to run, for a base and a row's ``changes`` in the paper's units."""
         kept = dict(changes or {})
         values: dict[str, Any] = {**columns(base), **kept}
         corpus = self._corpus(base.data.corpus.name, kept.pop("target_language", None))
@@ -124,7 +124,7 @@ class Scale(Divisors):
         return with_changes(base, {**replaced, **kept, **divided, **mapped})
 
     def describe(self, base: Config) -> Iterator[str]:
-        """Lines that say what it sets in a table with this base, and what it leaves."""
+        """Lines that say what the scale sets in a table with this base, and what it leaves."""
         settings = cast(Mapping[str, Value], self.settings)
         replaced, ours = self._replaced(base, self.settings), columns(base)
         steps = base.training.max_steps
@@ -135,31 +135,33 @@ class Scale(Divisors):
             f"{self.steps(steps):,} steps for the base's {steps:,}",
             f"it sets {_words(replaced) or 'nothing else'}",
         ]
-        for_some = {"in longer rows": self.longer, "in other languages": self.other}
-        yield "; ".join([*said, *(f"{x} {_words(y)}" for x, y in for_some.items() if y)])
+        for rows, some in (("longer rows", self.longer), ("other languages", self.other)):
+            if some:
+                said.append(f"in {rows} {_words(some)}")
+        yield "; ".join(said)
         kept = [
             f"{name}={ours[name]} (the scale's: {value})"
             for name, value in settings.items()
             if name not in replaced
         ]
         if kept:
-            yield f"kept as the table's base sets it: {', '.join(kept)}"
+            yield f"kept from the table's base: {', '.join(kept)}"
 
     def steps(self, steps: int) -> int:
-        """The steps for a number of ``steps`` that are 100,000 in the paper's base."""
+        """The scaled number of ``steps``, which are 100,000 for the paper's base."""
         return max(min(1, steps), steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, base: Config, settings: Settings) -> dict[str, Value]:
-        """The ``settings`` that the base has not named."""
+        """The ``settings`` that the base does not name."""
         found = cast(Mapping[str, Value], settings)
         return {name: value for name, value in found.items() if name not in base.named}
 
     def _corpus(self, of_base: str, language: Value) -> Corpus:
-        """The corpus in this language, if the base has the paper's corpus or one of the scale's."""
+        """The scale's corpus in this language; the base's must be the paper's or the scale's."""
         own = (self.corpus, *self.other_corpora)
         if of_base not in [corpus.name for corpus in (WMT14_EN_DE, PENN, *own)]:
             raise InputError(
-                f"corpus is {of_base}, which scale {self.name!r} would replace by "
+                f"corpus is {of_base}, but scale {self.name!r} would replace it by "
                 f"{self.corpus.name}: leave it out, or declare scales=(scale(…, corpus=…),) with it"
             )
         for corpus in own:
@@ -169,7 +171,7 @@ class Scale(Divisors):
         raise InputError(f"its corpora are in {languages}, none in {language!r}")
 
     def _divide(self, name: str, value: int, divisor: int) -> int:
-        # Positions are pairs of sine and cosine.
+        # Sinusoidal positions need pairs of sine and cosine.
         unit = 2 * divisor if name == "d_model" else divisor
         if value % unit:
             raise InputError(
@@ -196,10 +198,10 @@ def scale(
     other: Settings | None = None,
     **settings: Unpack[Settings],
 ) -> Scale:
-    """A scale; with a corpus alone everything else stays the paper's.
+    """A scale; what you do not give stays as in the paper.
 
     Args:
-        other_corpora: for rows in other target languages
+        other_corpora: corpora for rows in other target languages
     """
     return Scale(
         name=name,

@@ -1,7 +1,7 @@
 """The built-in scales, at which every table can be run.
 
-A small version of the paper's experiment keeps its dimensionless numbers, such as epochs, but for
-the warm-up and dropout: docs/tables.md says why, and how recipes are chosen.
+A small version of the paper's experiment keeps its dimensionless numbers, such as epochs, except
+for the warm-up and dropout: docs/tables.md says why, and how recipes are chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from transformer.data.corpora.declared import (
     WMT14_EN_DE_SMALL,
 )
 
-# A rehearsal: short phrases and small batches, so that every row has learned after minutes.
+# A rehearsal: short phrases and small batches, so that every row learns within minutes.
 QUICK = scale(
     "quick",
     corpus=CLDR_EN_DE,
@@ -34,7 +34,7 @@ QUICK = scale(
 )
 
 # 20 epochs; 25 target tokens seen and 1.2 distinct ones per parameter; warm-up 13 %. With batches
-# of 500 tokens the row of most layers, C-N8, stays on a plateau.
+# of 500 tokens, the row with the most layers, C-N8, would stay on a plateau.
 SMALL = scale(
     "small",
     corpus=MULTI30K_EN_DE,
@@ -51,7 +51,7 @@ SMALL = scale(
     validate_every_steps=1_000,
 )
 
-# For some hours on one GPU. Estimated: 21 epochs; 32 target tokens seen and 1.5 distinct ones per
+# For a few hours on one GPU. Estimated: 21 epochs; 32 target tokens seen and 1.5 distinct ones per
 # parameter; warm-up 8 %.
 MEDIUM = scale(
     "medium",
@@ -67,8 +67,8 @@ MEDIUM = scale(
     validate_every_steps=1_000,
 )
 
-# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one, ten
-# minutes apart, though not for this table: see experiments/catalog/translation.py.
+# Section 6.1 averages the last five checkpoints of a base model and the last 20 of a big one, which
+# are ten minutes apart, though not for Table 3: see experiments/catalog/translation.py.
 PAPER = scale(
     "paper",
     corpus=WMT14_EN_DE,

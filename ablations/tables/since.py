@@ -1,4 +1,4 @@
-"""Changes to the Transformer since 2017, one a row."""
+"""Changes to the Transformer since 2017, one per row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ablations.tables.table import Table, row
 from ablations.tables.table3 import BASE
 from ablations.tables.tune import Tune
 
-# What others found is that of Narang et al. 2021, table 1, who tried many, or of the source named.
+# References are from Narang et al. 2021, table 1, who tried many changes, or from the source named.
 # fmt: off
 ROWS = (
     row("base"),
@@ -37,5 +37,5 @@ ROWS = (
 # fmt: on
 
 TABLE = Table(name="since", title="Changes to the Transformer since 2017", base=BASE, rows=ROWS)
-# Each change with a learning rate of its own.
+# The same changes, each with its own learning rate.
 TUNED = replace(TABLE, name="since-tuned", title=f"{TABLE.title}, tuned", tune=Tune())

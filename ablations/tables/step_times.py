@@ -14,10 +14,10 @@ from transformer.files import make_directory, read_json, write_json
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """What ``python -m bench.rows`` measured: steps of all rows in turn with the base's, on one
-    machine, as the training times of a report are of whatever machines there were.
+    """The step times that ``python -m bench.rows`` measured, with all rows in turn with the base on
+    one machine; a report's training times may be from different machines.
 
-    ``ratios`` are medians over the ``turns``, by row.
+    ``ratios`` are the rows' step times over the base's, as medians over the ``turns``.
 
     Raises:
         InputError: if a ratio is not above 0

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A row's figures in the paper, if it gives them."""
+    """A row's numbers in the paper, where it reports them."""
 
     perplexity: float | None = None
     bleu: float | None = None
@@ -84,18 +84,18 @@ def row(
     """A row as the paper prints it: name, PPL, BLEU, parameters in millions, then the changes.
 
     Args:
-        model: a variant, as its class or as ``module:Class``, which imports nothing yet
-        options: keyword-only arguments of ``model``; others have their defaults
-        method: how it is trained, a subclass of ``TransformerModule`` named in the same ways
-        method_options: those of ``method``
-        published: a system of other authors, listed with the paper's figures and never run
-        reference: in a word or two, the result of others, such as "better"
-        test_bleu: of the test set, as in Table 2
-        test_f1: of the test set, as in Table 4
-        flops: of training, as in Table 2
+        model: a variant: its class, or ``module:Class``, which is imported only when needed
+        options: keyword-only arguments of ``model``; others keep their defaults
+        method: how it is trained: a subclass of ``TransformerModule``, given in the same way
+        method_options: keyword-only arguments of ``method``
+        published: another author's system, listed with the paper's numbers and never run
+        reference: what others found, in a word or two, such as "better"
+        test_bleu: BLEU on the test set, as in Table 2
+        test_f1: F1 on the test set, as in Table 4
+        flops: training FLOPs, as in Table 2
 
     Raises:
-        InputError: for an unknown change or one of the wrong type, or a name no folder can have
+        InputError: for an unknown change, one of the wrong type, or a name that no folder can have
     """
     if not published:
         check_name("row", name)
@@ -113,7 +113,7 @@ def row(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """A table or a search space around a base in the paper's units, with scales of its own."""
+    """A table or a search space around a base in the paper's units, with its own scales."""
 
     name: str
     title: str
@@ -125,10 +125,10 @@ class Declaration:
 class Table(Declaration):
     """Rows that differ from one base, in the paper's units.
 
-    ``measures`` are the scores that it compares: names of ``experiments.records.result``, and
-    functions of the user (:func:`ablations.tables.measure`).
-    ``decoding_speed`` says whether its report has a column of sentences decoded per second.
-    ``tune`` is the rule by which rows get their learning rates; None leaves them as declared.
+    ``measures`` are the scores that it compares: names from ``experiments.records.result``, and the
+    user's functions (:func:`ablations.tables.measure`). ``decoding_speed`` adds a column with the
+    sentences decoded per second to its report. ``tune`` is the rule by which rows get their
+    learning rates; None leaves them as declared.
 
     Raises:
         InputError: if there is no row to run, or two rows share a name
@@ -143,14 +143,14 @@ class Table(Declaration):
         check_name("table", self.name)
         if not self.run_rows:
             raise InputError(f'table {self.name!r} has no row to run: give rows=(row("base"), …)')
-        # On a Mac, a and A are one folder.
+        # On a Mac, folders a and A are the same.
         name, count = Counter(row.name.lower() for row in self.rows).most_common(1)[0]
         if count > 1:
             raise InputError(f"table {self.name!r} has two rows named {name!r}")
 
     @property
     def run_rows(self) -> tuple[Row, ...]:
-        """The rows that are not published systems."""
+        """The rows that can be run: all but published systems."""
         return tuple(row for row in self.rows if not row.published)
 
     def configure(self, row: Row | None, scale: Scale) -> Config:
@@ -173,5 +173,5 @@ class Cell:
         return f"{self.row}/seed-{self.seed}"
 
     def directory(self, root: Path) -> Path:
-        """The run's directory in that of the table."""
+        """The run's directory inside the table's."""
         return root / self.row / f"seed-{self.seed}"

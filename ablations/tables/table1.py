@@ -10,10 +10,10 @@ NEIGHBOURHOOD = 64  # the paper's r
 HEAD_WIDTH = 64  # d_k of the paper's base model
 LENGTHS = tuple(2**power for power in range(4, 13))  # n, 16 to 4,096
 WIDTHS = (64, 128, 256, 512, 1024)  # d
-STEP_LENGTHS = (16, 32, 64, 128, 256, 512, 1024)  # n, where steps are counted instead of timed
-# Exponents are of the asymptotic range: below it calls and small products take most of the time.
+STEP_LENGTHS = (16, 32, 64, 128, 256, 512, 1024)  # n at which operations and paths are counted
+# Exponents are fitted from these sizes on: below, calls and small matmuls take most of the time.
 LEAST_N, LEAST_D = 256, 128
-# On a CPU a layer is left out where a pass has more FLOPs; an LSTM's take four times as long.
+# On a CPU a layer is not timed if a pass has more FLOPs; an LSTM's FLOPs take four times as long.
 MOST_FLOPS, MOST_FLOPS_RECURRENT = 2e11, 5e10
 
 ATTENTION = "self-attention"
@@ -22,7 +22,7 @@ CONVOLUTION = "convolutional"
 RESTRICTED = "self-attention (restricted)"
 SEPARABLE = "separable convolution"
 PROJECTED = "self-attention, projected"
-DILATED = "convolutional, dilated"  # a stack, for the path length alone
+DILATED = "convolutional, dilated"  # a stack, only for the path length
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class LayerType:
     path: str
 
 
-# The separable convolution is from section 4's text. The projections of queries, keys, values and
-# output are ours to add: the table leaves them out, but no Transformer runs without.
+# The separable convolution is from section 4's text. We added the projections of queries, keys,
+# values and output: the table leaves them out, but no Transformer runs without them.
 LAYER_TYPES = (
     LayerType(ATTENTION, "n²·d", (2, 1), "1", "1"),
     LayerType(RECURRENT, "n·d²", (1, 2), "n", "n"),
@@ -52,5 +52,5 @@ PATHS = (ATTENTION, RECURRENT, DILATED, RESTRICTED)  # the layers with a measure
 
 
 def most_flops(name: str) -> float:
-    """The FLOPs of a pass above which a CPU does not measure a layer."""
+    """The FLOPs of a pass above which a layer is not timed on a CPU."""
     return MOST_FLOPS_RECURRENT if name == RECURRENT else MOST_FLOPS

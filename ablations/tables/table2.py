@@ -1,6 +1,6 @@
 """Table 2 of the paper: BLEU and training cost.
 
-The paper's ensembles are left out; it trained none.
+The ensembles in the paper's table are left out; the authors did not train one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TABLE = Table(
     rows=ROWS,
     measures=("perplexity", "bleu", "test_bleu"),
     scales=(
-        # Half the steps of Table 3's scale, since a big model takes three times as many.
+        # Half the steps of Table 3's scale, since the big models take three times as many.
         replace(
             SMALL,
             max_steps=SMALL.max_steps // 2,
@@ -60,7 +60,7 @@ TABLE = Table(
             },
             longer={"average_checkpoints": 20},
         ),
-        # Checkpoints are ten minutes of the authors' machine apart, in steps.
+        # Checkpoints are as many steps apart as the authors' machine took in ten minutes.
         scale(
             "paper",
             corpus=WMT14_EN_DE,

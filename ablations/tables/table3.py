@@ -1,6 +1,6 @@
 """Table 3 of the paper: variations on the Transformer.
 
-A blank of the paper is an argument left out here. Perplexity is per word-piece.
+Blank cells of the paper are arguments left out here. Perplexity is per word-piece.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ablations.tables.table import Table, row
 from transformer.config import Config, DataConfig
 from transformer.data.corpora.declared import WMT14_EN_DE
 
-# Every field of it is the paper's by default, and pinned in tests/ablations/tables/test_table3.py.
+# The defaults are the paper's values, which tests/ablations/tables/test_table3.py checks.
 BASE = Config(data=DataConfig(corpus=WMT14_EN_DE))
 """The paper's base model and training."""
 

@@ -1,6 +1,6 @@
 """Table 4 of the paper: English constituency parsing.
 
-``quick`` and ``small`` are of CRAFT, which everyone may fetch; ``paper`` is of the Penn Treebank in
+``quick`` and ``small`` use CRAFT, which everyone may download; ``paper`` uses the Penn Treebank, in
 the folder that ``PENN_TREEBANK`` names.
 """
 
@@ -24,7 +24,7 @@ ROWS = (
     published("Dyer 2016",                  test_f1=91.7),
     row("transformer",                      test_f1=91.3),
 
-    # With further text: semi-supervised, the last two multi-task and generative.
+    # With more text: semi-supervised; the last two are multi-task and generative.
     published("Zhu 2013, more text",              test_f1=91.3),
     published("Huang & Harper 2009, more text",   test_f1=91.3),
     published("McClosky 2006, more text",         test_f1=92.1),

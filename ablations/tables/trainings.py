@@ -1,6 +1,6 @@
 """Group rows by the training that they share.
 
-Rows that differ only in how trained weights are averaged and decoded have the same weights.
+Rows that differ only in averaging and decoding have the same trained weights.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from transformer.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """Rows that are trained once for each seed and scored once for each row.
+    """Rows that are trained once per seed, and each scored on its own.
 
-    ``checkpoints`` is the largest number of the last checkpoints that one of them averages.
+    ``checkpoints`` is the largest number of checkpoints that one of them averages.
     """
 
     rows: tuple[str, ...]
@@ -24,32 +24,33 @@ class Training:
 
 
 def training_of(config: Config) -> Config:
-    """``config`` without what its weights do not depend on; equal for one training."""
+    """``config`` without the settings that do not affect weights: equal for equal trainings."""
     without = replace(config, decoding=DecodingConfig())
     return override(without, average_checkpoints=1, also_average=None)
 
 
 def trainings_of(configs: Mapping[str, Config]) -> tuple[Training, ...]:
-    """The trainings of rows with these configurations, in the order of their first rows."""
+    """The trainings of rows with these configurations, ordered by their first rows."""
     rows: dict[Config, list[str]] = {}
     for name, config in configs.items():
         rows.setdefault(training_of(config), []).append(name)
-    return tuple(
-        Training(rows=tuple(names), checkpoints=max(needed_checkpoints(configs[x]) for x in names))
-        for names in rows.values()
-    )
+    trainings: list[Training] = []
+    for names in rows.values():
+        checkpoints = max(needed_checkpoints(configs[name]) for name in names)
+        trainings.append(Training(rows=tuple(names), checkpoints=checkpoints))
+    return tuple(trainings)
 
 
 def needed_checkpoints(config: Config) -> int:
-    """How many of the last checkpoints are averaged to score a run."""
+    """The number of last checkpoints that scoring a run needs."""
     return max(config.training.average_checkpoints, config.training.also_average or 1)
 
 
 def written_checkpoints(training: TrainingConfig) -> int | None:
-    """How many checkpoints a training writes; None if they are minutes apart."""
+    """The number of checkpoints that a training writes; None if they are timed in minutes."""
     if training.checkpoint_every_minutes is not None:
         return None
-    return -(-training.max_steps // training.checkpoint_every_steps)  # and one at the last step
+    return -(-training.max_steps // training.checkpoint_every_steps)  # rounded up: also the last
 
 
 def check_checkpoints(row: str, config: Config) -> None:
@@ -69,9 +70,9 @@ def check_checkpoints(row: str, config: Config) -> None:
 
 
 def is_equal_by_construction(one: Config, other: Config, measure: str) -> bool:
-    """Whether rows of one training have the same score by this measure.
+    """Whether two rows of one training have the same score by this measure.
 
-    Perplexity does not depend on how a search decodes.
+    Perplexity does not depend on decoding.
     """
     if one.training.average_checkpoints != other.training.average_checkpoints:
         return False

@@ -1,4 +1,4 @@
-"""Warnings before hours are lost."""
+"""Warnings about likely mistakes, before training."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from transformer.config import Config
 
 
 def warnings_of(plan: Plan, devices: Iterable[str]) -> Iterator[str]:
-    """What is likely to be a mistake in a table, a line for each kind.
+    """Likely mistakes in a table, a line for each kind.
 
     Args:
-        devices: of the runs that its times and speeds are of
+        devices: the devices of the runs that the table's times and speeds come from
     """
     configs = {row.name: row.configure(plan.base) for row in plan.rows if row.seeds}
     yield from warnings_of_runs(configs, devices)
@@ -26,13 +26,13 @@ def warnings_of(plan: Plan, devices: Iterable[str]) -> Iterator[str]:
             names.setdefault(config, []).append(name)
     if alike := [" and ".join(each) for each in names.values() if len(each) > 1]:
         yield (
-            f"rows that are trained alike at scale {plan.scale}: {'; '.join(alike)}: give them "
-            "other values, or leave all but one out"
+            f"rows with the same settings at scale {plan.scale}: {'; '.join(alike)}: give them "
+            "different values, or keep only one of them"
         )
 
 
 def stale_rows(runs: Iterable[Run]) -> Iterator[str]:
-    """A line for each row with runs that ended with other settings, or with another class."""
+    """A line for each row with runs that ended with other settings or another class."""
     changes: dict[str, dict[str, None]] = {}
     for run in runs:
         if run.state == RunState.STALE:
@@ -40,12 +40,12 @@ def stale_rows(runs: Iterable[Run]) -> Iterator[str]:
     for row, texts in changes.items():
         yield (
             f"row {row} has changed since it was trained ({'; '.join(texts)}), so its stale runs "
-            f"are left out: run … --again {row} trains them anew"
+            f"are left out: run … --again {row} trains them again"
         )
 
 
 def warnings_of_runs(configs: Mapping[str, Config], devices: Iterable[str]) -> Iterator[str]:
-    """Those that do not depend on a table, of configurations by name."""
+    """Likely mistakes in configurations (by name) that do not depend on a table."""
     long: dict[str, list[str]] = {}
     for name, config in configs.items():
         warm_up, steps = config.training.warmup_steps, config.training.max_steps
@@ -63,4 +63,4 @@ def warnings_of_runs(configs: Mapping[str, Config], devices: Iterable[str]) -> I
     counts = Counter(devices)
     if len(counts) > 1:
         known = "; ".join(f"{device} (runs: {count})" for device, count in counts.most_common())
-        yield f"times and speeds are of different devices, so means say little: {known}"
+        yield f"times and speeds are from different devices, so their means say little: {known}"

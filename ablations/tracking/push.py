@@ -1,4 +1,4 @@
-"""Push tables and offline runs to W&B."""
+"""Push tables, and runs tracked offline, to W&B."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from transformer.progress import show_activity
 
 _OFFLINE = "wandb/offline-run-*/run-*.wandb"
 _SILENT_SECONDS = 60.0
-# What W&B says of a file that a kill has cut off, or a disk has damaged.
+# What W&B says of a file that was cut off by a kill or damaged by the disk.
 _OF_DAMAGE = ("incomplete record", "bad header", "transactionlog")
 
 
 def track_table_run(root: Path, *, offline: bool = False) -> None:
-    """Log the finished runs of the table in ``root``, as in its ``results.csv``, as a W&B table.
+    """Log the finished runs of the table in ``root`` as a W&B table, as in its ``results.csv``.
 
     Args:
         root: the table's directory
-        offline: whatever the environment says
+        offline: log offline, whatever the environment says
 
     Raises:
         InputError: if a file there cannot be read.
@@ -57,20 +57,22 @@ def track_table_run(root: Path, *, offline: bool = False) -> None:
 
 
 def push(directory: Path, entity: str | None, project: str | None) -> int:
-    """Push what is new, save the workspace, and print its address; the exit code.
+    """Push what is new, save the workspace, and print its address; return the exit code.
 
-    Of a damaged file W&B takes the part before the damage; it is named, and not tried again.
+    W&B takes a damaged file up to the damage; such a file is named in a warning and not tried
+    again.
 
     Raises:
         InputError: if ``directory`` is not a table's or a search's or has no offline run, if there
-            is no login or no answer, or, after all others are pushed, if W&B refuses a run.
+            is no login, if the server does not answer, or, once all other runs are pushed, if W&B
+            refused one.
     """
     folder = open_runs(directory)
     files = _found(directory, f"**/{_OFFLINE}")
     if not files:
         raise InputError(
-            f"{directory} has no run that W&B tracked offline: they are made by run and search "
-            "without --log, and pushed at once if WANDB_API_KEY is set"
+            f"{directory} has no run that W&B tracked offline: run and search track offline unless "
+            "--log says otherwise, and push at once if WANDB_API_KEY is set"
         )
     with show_activity("logging in to W&B"):
         account = _log_in()
@@ -93,11 +95,11 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
     pushed, damaged = sum(map(_is_pushed, waiting)), sum(map(_is_damaged, files))
     words = [f"{pushed} pushed to {entity}/{project}", f"{len(before)} pushed before"]
     if len(new) > len(waiting):
-        words.append(f"{len(new) - len(waiting)} left out as they still run")
+        words.append(f"{len(new) - len(waiting)} left out as they are still running")
     if damaged:
         words.append(f"{damaged} damaged")
     print(", ".join(words))
-    set_up("online")  # which the table's run was not
+    set_up("online")  # the table's run was offline
     with show_activity("saving the workspace"):
         address = save_workspace(directory, folder.labels, folder.parameters, entity, project)
     print(address)
@@ -107,47 +109,47 @@ def push(directory: Path, entity: str | None, project: str | None) -> int:
 
 
 def _log_in() -> str:
-    """Check the login without asking for one; the account's entity.
+    """Check the login without asking for one; return the account's entity.
 
     Raises:
-        InputError: if there is none, it is refused, or the server does not answer.
+        InputError: if there is no login, it is refused, or the server does not answer.
     """
     import wandb
 
-    os.environ.pop("WANDB_MODE", None)  # that of runs; a push is online
+    os.environ.pop("WANDB_MODE", None)  # it is meant for runs; a push is online
     address = server()
     if not answers(address):
-        raise InputError(f"W&B's server {address} does not answer: try again with a network")
+        raise InputError(f"W&B's server {address} does not answer: check the network and try again")
     set_up("online")
     try:
         if not wandb.login(prompt=False):
-            raise InputError("there is no login at W&B: run wandb login, or set WANDB_API_KEY")
+            raise InputError("you are not logged in to W&B: run wandb login, or set WANDB_API_KEY")
         return str(wandb.Api().default_entity)
     except wandb.Error as error:
         raise InputError(f"W&B's server {address} refuses the login: {one_line(error)}") from error
 
 
 def _is_out_of_date(folder: TableFolder) -> bool:
-    """Whether a run finished after the table was tracked, or it never was."""
+    """Whether the table was never tracked, or a run has finished since."""
     tracked = [path.stat().st_mtime for path in _found(folder.path, _OFFLINE)]
     return folder.finished_at > max(tracked, default=0.0)
 
 
 def _found(folder: Path, pattern: str) -> list[Path]:
-    """The files that match, which are sent to W&B or marked; a link among them is refused."""
+    """The files that match; links are refused, as the files are sent to W&B or marked."""
     paths = sorted(folder.glob(pattern))
     return [within(folder, str(path.relative_to(folder))) for path in paths]
 
 
 def _is_pushed(file: Path) -> bool:
-    """Whether W&B's mark is there, which it makes when all of a file has arrived."""
+    """Whether W&B has marked the file, which it does when all of the file has arrived."""
     return file.with_name(f"{file.name}.synced").exists()
 
 
 def _is_live(run: Run | None) -> bool:
-    """Whether a process may still be writing a run's files; one on another machine reports often.
+    """Whether a process may still be writing a run's files; on another machine, by its last report.
 
-    A table's own file, which is of no run, is whole.
+    A table's own file belongs to no run and is always complete.
     """
     if run is None:
         return False
@@ -158,7 +160,7 @@ def _is_live(run: Run | None) -> bool:
 
 
 def _is_damaged(file: Path) -> bool:
-    """Whether W&B could not read all of a file, which has not changed since."""
+    """Whether W&B failed to read all of a file that has not changed since."""
     mark = _mark_of_damage(file)
     return mark.exists() and mark.stat().st_mtime >= file.stat().st_mtime
 
@@ -168,8 +170,8 @@ def _mark_of_damage(file: Path) -> Path:
 
 
 def _push_files(files: Sequence[Path], entity: str, project: str) -> int:
-    """Push files, name those that W&B does not take, and mark those that are damaged; how many of
-    the others there are.
+    """Push files, warn of those that W&B does not take, and mark damaged ones; return how many were
+    refused though they are not damaged.
     """
     with show_activity(f"pushing {len(files)} runs"):
         _sync(files, entity, project)
@@ -177,7 +179,7 @@ def _push_files(files: Sequence[Path], entity: str, project: str) -> int:
     for file in files:
         if _is_pushed(file):
             continue
-        # Once more, alone: it may only have waited for another one of the same W&B run.
+        # Once more, alone: it may only have had to wait for another file of the same W&B run.
         said = _sync([file], entity, project)
         if _is_pushed(file):
             continue
@@ -191,7 +193,7 @@ def _push_files(files: Sequence[Path], entity: str, project: str) -> int:
 
 
 def _sync(files: Sequence[Path], entity: str, project: str) -> str:
-    """Push files by ``wandb sync``; the last line that it says."""
+    """Push files with ``wandb sync``; return the last line of its output."""
     command = [sys.executable, "-m", "wandb", "sync", "--entity", entity, "--project", project]
     # Python and W&B would take modules and settings from the working directory.
     with tempfile.TemporaryDirectory() as empty:

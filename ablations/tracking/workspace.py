@@ -1,4 +1,4 @@
-"""A W&B workspace with results, curves and a report's figures."""
+"""A W&B workspace with results, curves and a report's plots."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CURVES = {"Validation perplexity": _PERPLEXITY, "Training loss": "loss"}
 def save_workspace(
     root: Path, labels: Mapping[str, str], parameters: Sequence[str], entity: str, project: str
 ) -> str:
-    """Create the workspace, or update the one that an earlier call made; its address.
+    """Create the workspace, or update the one that an earlier call made; return its address.
 
     Args:
-        labels: of its runs: the table or the search, and the scale
-        parameters: of a search; empty for a table
+        labels: the labels of its runs: the table or the search, and the scale
+        parameters: the names of a search's hyperparameters; empty for a table
     """
     from wandb_workspaces import expr
     from wandb_workspaces.workspaces import RunsetSettings, Workspace
@@ -34,7 +34,7 @@ def save_workspace(
     url = read_text(kept).strip() if kept.is_file() else ""
     workspace: Any = Workspace(entity=entity, project=project, name="-".join(labels.values()))
     if f"/{entity}/{project}?" in url:
-        with suppress(ValueError):  # removed meanwhile
+        with suppress(ValueError):  # the workspace was removed meanwhile
             workspace = Workspace.from_url(url)
     workspace.sections = sections_of(root, parameters)
     workspace.runset_settings = RunsetSettings(
@@ -51,7 +51,7 @@ def save_workspace(
 
 
 def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
-    """Results, learning curves, and the figures of a table's report where it has been written."""
+    """Sections for results, learning curves and, if it was written, a table report's plots."""
     from wandb_workspaces.reports import v2
     from wandb_workspaces.workspaces import Section
 
@@ -77,7 +77,7 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
         Section(name="Learning curves", panels=curves, is_open=True),
     ]
     figures = [f"{FIGURES}/{path.stem}" for path in sorted(within(root, FIGURES).glob("*.png"))]
-    if figures and not parameters:  # W&B has none of a search: only a table has a run for them
-        report: Any = v2.MediaBrowser(title="Figures of the report", media_keys=figures)
+    if figures and not parameters:  # only a table has a W&B run that holds its plots
+        report: Any = v2.MediaBrowser(title="Plots of the report", media_keys=figures)
         sections.append(Section(name="Report", panels=[report]))
     return sections

@@ -56,7 +56,7 @@ SHARDS = "but must be like 2/8, the second of eight"
             for part in ("-2", "5-1", f"1-{10**18}", f"{2**63}")
         ),
         *(
-            (f"run table1 {more}", "table1 takes --directory, --device and --quick alone")
+            (f"run table1 {more}", "table1 takes only --directory, --device and --quick")
             for more in ("--seeds 1-3", "--shard 2/8")
         ),
         ("QUICK --from nowhere", "nowhere is not the directory of a table: it has no table.json"),
@@ -177,10 +177,10 @@ def test_a_table_runs_and_is_reported(
     monkeypatch.setattr("ablations.run.track_table_run", tracked.append)
     code, shown = call(f"{RUN} --accumulate 4")
     assert code == 0
-    assert "pair at scale tiny in out: 0 of 2 done before, 1 at a time on the CPU" in shown
+    assert "pair at scale tiny in out: 0 of 2 already done, 1 at a time on the CPU" in shown
     assert "report: out/report.html" in shown
     assert "2 of 2 runs finished" in (out / "report.md").read_text()
-    assert "2 of 2 done before" in call(RUN)[1]
+    assert "2 of 2 already done" in call(RUN)[1]
     assert tracked == [Path("out")]  # once, as nothing was new the second time
     assert started(out) == ["base/seed-1", "narrow/seed-1"]
     lines = (out / STARTED_FILE).read_text().splitlines()
@@ -219,7 +219,7 @@ def test_a_table_goes_on_in_a_directory_of_results(out: Path, call: Call) -> Non
     kept = out.with_name("kept")
     prepare_stand_ins(kept, {})
     code, shown = call(RUN.replace("out", "kept"))
-    assert code == 0 and "1 of 2 done before" in shown
+    assert code == 0 and "1 of 2 already done" in shown
     assert started(kept) == ["narrow/seed-1"] and not (kept / "base").exists()
     assert call("verify kept")[1].endswith("files, all as they were\n")
     assert "2 runs added to more" in call("collect kept --into more")[1]
@@ -339,7 +339,7 @@ def test_a_signal_ends_with_its_exit_code(
     thread.join()
     assert found == code and signal.getsignal(number) is before
     assert started(out) == ["base/seed-1"]
-    assert "stopping after a checkpoint (again to kill)" in shown
+    assert "stopping after a checkpoint (a second signal kills the runs)" in shown
     assert "base/seed-1: stopped after a checkpoint" in shown
     assert "base, seed 1: step 40 of 1,500" in shown
     assert "the same command continues from here" in shown

@@ -35,7 +35,7 @@ def test_a_row_is_trained_again_with_fresh_seeds(mine: Path, out: Path, call: Ca
     again = out.with_name("again")
     assert code == 0 and started(again) == ["idea/seed-4", "idea/seed-5"]
     assert "seeds 4, 5 trained here, seeds 1, 2, 3 in out" in shown
-    assert "no difference" in shown and "so many seeds would show a difference of" in shown
+    assert "no difference" in shown and "this many seeds would show a difference of" in shown
     assert load_plan(again).configs == {"idea": load_plan(out).configs["idea"]}
 
     code, shown = call(CONFIRM.replace("4,5", "1"))  # which adds a seed to the directory
@@ -51,7 +51,7 @@ def test_a_row_of_another_source_names_the_commit_to_check_out(
 ) -> None:
     edit(mine, "slope = 1", "slope = 2")
     code, shown = call(CONFIRM)
-    assert code == 2 and "was trained otherwise (source of Idea" in shown
+    assert code == 2 and "was trained differently (source of Idea" in shown
     commit = load_result(Cell("idea", 1).directory(out))
     assert commit is not None and f"check out commit {commit.commit} " in shown
     assert not started(out.with_name("again"))
@@ -81,9 +81,9 @@ def test_the_same_seed_is_compared_digit_by_digit(tmp_path: Path) -> None:
     assert made is not None
     save_result(directory, dataclasses.replace(made, device="another"))
     lines = list(describe_confirmation(TableFolder(there), TableFolder(here), "base"))
-    assert lines[0].endswith("no fresh seed is finished here")
+    assert lines[0].endswith("no new seed is finished here")
     assert lines[1] == "  seed 1: every digit is the same"
-    assert lines[2] == "  seed 2: other digits, with another device"
+    assert lines[2] == "  seed 2: different digits, with another device"
     assert len(lines) == 3
 
 

@@ -46,14 +46,16 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_an_idea_crashes_is_mended_and_is_changed(mine: Path, out: Path, call: Call) -> None:
+def test_an_idea_crashes_is_fixed_and_is_changed(mine: Path, out: Path, call: Call) -> None:
     prepare_stand_ins(out, {"idea/seed-1": "crash"})
     code, shown = call(f"{RUN} --retries 0")
     assert code == 1 and "1 given up" in shown
     prepare_stand_ins(out, {})
     edit(mine, "slope = 1", "slope = 2")
     code, shown = call(RUN)
-    assert code == 0 and "begun anew, as its settings or its class have changed" in shown
+    assert (
+        code == 0 and "trained from the start, as its settings or its class have changed" in shown
+    )
     assert started(out) == ["base/seed-1", "idea/seed-1", "idea/seed-1"]
     assert "it broke" in (out / "replaced/idea/seed-1.1/log.txt").read_text()
 

@@ -123,7 +123,9 @@ def test_a_row_waits_for_all_of_its_learning_rates(mine: Path, out: Path, call: 
     behaviour = {"idea-x1/seed-1": "crash", "base-x2/seed-1": "diverge"}
     prepare_stand_ins(mine, behaviour, perplexities=PERPLEXITIES)
     code, shown = call(f"{RUN} --retries 0")
-    assert code == 1 and "not run, as not all of their learning rates were: idea" in shown
+    assert (
+        code == 1 and "not trained yet, as their learning rates were not all tried: idea" in shown
+    )
     assert sorted(started(out)) == ["base/seed-2", "base/seed-3"]
     prepare_stand_ins(mine, {}, perplexities=PERPLEXITIES)
     code, _ = call(f"{RUN} --retry-failed")
@@ -135,7 +137,7 @@ def test_a_row_waits_for_all_of_its_learning_rates(mine: Path, out: Path, call: 
 
 def test_a_seed_that_chooses_is_not_reported(mine: Path, out: Path, call: Call) -> None:
     code, shown = call(f"{RUN} --seeds 1-3")
-    assert code == 2 and "seed 1 chooses the learning rates, and is not reported" in shown
+    assert code == 2 and "seed 1 chooses the learning rates and cannot be reported" in shown
     assert not started(mine) and not (out / "table.json").exists()
     with pytest.raises(InputError, match="must rise"):
         Tune(factors=(1.0, 0.5))

@@ -1,5 +1,5 @@
-// Fetches the page every two seconds and merges it, so that focus, scrolling, opened logs and
-// figures that are still the same stay.
+// Fetches the page every two seconds and merges it into this one, so that focus, scrolling, opened
+// logs and unchanged plots stay as they are.
 const main = document.querySelector("main");
 const connection = document.getElementById("connection");
 
@@ -30,14 +30,14 @@ function merge(old, now) {
   while (old.childNodes.length > theirs.length) old.lastChild.remove();
 }
 
-// currentColor follows the page between light and dark.
+// currentColor follows the page's light or dark colours.
 const text = { labelColor: "currentColor", titleColor: "currentColor" };
 const config = {
   axis: { ...text, domainColor: "#888", tickColor: "#888", gridColor: "#8886" },
   legend: text, title: { color: "currentColor", anchor: "start" }, view: { stroke: "#8884" },
 };
 
-const PANEL = 310; // pixels of a figure's panel with its axis
+const PANEL = 310; // width of a plot's panel with its axis, in pixels
 
 async function draw(figure) {
   const spec = JSON.parse(figure.dataset.spec);
@@ -47,10 +47,10 @@ async function draw(figure) {
     const room = Math.floor((width - table) / PANEL) || Math.floor(width / PANEL) || 1;
     spec.columns = Math.min(room, spec.concat.length);
   }
-  const wanted = `${spec.columns} ${figure.dataset.spec}`; // drawn anew when the window is resized
+  const wanted = `${spec.columns} ${figure.dataset.spec}`; // drawn again when the window is resized
   if (figure.drawn === wanted || !window.vegaEmbed) return;
   figure.drawn = wanted;
-  const drawing = document.createElement("div"); // exchanged when it is ready
+  const drawing = document.createElement("div"); // replaces the old one when it is ready
   drawing.className = "next";
   figure.append(drawing);
   const { view } = await vegaEmbed(drawing, spec, { actions: false, renderer: "svg", config });

@@ -1,5 +1,5 @@
 "use strict";
-// The address keeps the state of the page, such as #rows.sort=BLEU+ours,down&rows.open=base.
+// The address holds the state of the page, such as #rows.sort=BLEU+ours,down&rows.open=base.
 const state = new URLSearchParams(location.hash.slice(1));
 
 function keep(key, value) {
@@ -14,7 +14,7 @@ function number(text) {
   const plain = text.replaceAll(",", "").replaceAll("\u2212", "-").split("±")[0].trim();
   if (plain.endsWith("∞")) return plain === "∞" ? Infinity : -Infinity;
   const parts = [...plain.matchAll(/([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*(days|min|K|M|s|h)?(?![a-z])/g)];
-  if (parts[0]?.index !== 0) return NaN;  // as of "step 400 of 1,500"
+  if (parts[0]?.index !== 0) return NaN;  // such as "step 400 of 1,500"
   return parts.slice(0, parts[0][2] ? 2 : 1).reduce((sum, [, x, unit]) => sum + x * (UNITS[unit] ?? 1), 0);
 }
 
@@ -115,7 +115,7 @@ function interactive(table) {
 
 document.querySelectorAll("table[id]").forEach(interactive);
 
-// A figure becomes interactive when it is first seen; until then its static drawing stands there.
+// A plot becomes interactive when it is first seen; until then its static drawing is shown.
 const seen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
   seen.unobserve(target);
   const spec = JSON.parse(target.querySelector("script").textContent);

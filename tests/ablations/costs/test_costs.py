@@ -166,7 +166,7 @@ def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")
-    assert found.basis == "some steps of C-N2, base, C-N8, measured now"
+    assert found.basis == "a few steps of C-N2, base, C-N8, timed now"
     assert all(row.seconds > 20.5 for row in found.rows)  # how much more, the machine decides
     first, base, last = (row.memory_bytes or 0 for row in found.rows)
     assert 200e6 < base <= first <= last < 4e9  # of a process with torch
@@ -183,9 +183,7 @@ def test_what_is_left_is_what_has_no_result(pair: Path) -> None:
     base, narrow = found.rows
     assert (base.left, narrow.left, found.runs_left) == (1, 3, 4)
     assert (base.memory_bytes, narrow.memory_bytes) == (700_000_000, None)
-    assert any(
-        line.startswith("memory: the most that a process held") for line in describe_cost(found)
-    )
+    assert any(line.startswith("memory: the peak of a process") for line in describe_cost(found))
     assert found.seconds_left == pytest.approx(base.seconds + 3 * narrow.seconds)
     assert any(line.startswith("runs done: 2; left: 4, ") for line in describe_cost(found))
     # The same figures as status has of the runs that wait, one of them having just begun.
@@ -200,7 +198,7 @@ def test_lines_and_json_have_all_of_the_estimate(capsys: pytest.CaptureFixture[s
     assert PROGRAM.run(["plan", *words.split()]) == 0
     printed = capsys.readouterr().out
     assert "\nthe scale: sizes undivided; 100,000 steps for the base's 100,000; it sets " in printed
-    assert "20 rows by 3 seeds, 60 runs, 4 at a time; devices: 8 of P100" in printed
+    assert "20 rows by 3 seeds: 60 runs, 4 at a time on 8 devices (P100)" in printed
     assert "based on the paper's base model on P100, in proportion to its nominal peak" in printed
     assert "big     " in printed
     assert PROGRAM.run(["plan", *words.split(), "--json"]) == 0

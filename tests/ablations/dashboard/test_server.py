@@ -48,7 +48,7 @@ def test_a_signal_ends_the_command_while_a_request_is_open(root: Path) -> None:
         found = re.search(rf" http://{re.escape(socket.gethostname())}:(\d+) ", line)
         assert found, line
         port = found[1]
-        everybody = "everybody who can reach this machine can read it, logs included\n"
+        everybody = "everyone who can reach this machine can read it, logs included\n"
         assert process.stdout.readline() == everybody
         assert "4.92" in get(f"http://127.0.0.1:{port}").text
         with socket.create_connection(("127.0.0.1", int(port))) as unfinished:
@@ -69,7 +69,7 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
     assert "nothing is neither the directory of a table" in refused(tmp_path / "nothing")
     assert "cannot listen at no.such.host.invalid" in refused(host="no.such.host.invalid")
     with socket.create_server(("127.0.0.1", 65_535)):
-        assert "no port from 65535 on is free: choose another --port" in refused(port=65_535)
+        assert "no free port from 65535 on: choose another --port" in refused(port=65_535)
 
 
 def test_a_port_in_use_is_replaced_by_the_next_free_one(
@@ -81,7 +81,7 @@ def test_a_port_in_use_is_replaced_by_the_next_free_one(
         port = taken.getsockname()[1]
         assert serve([root], host="127.0.0.1", port=port, open_browser=False) == 0
     first, second = capsys.readouterr().out.splitlines()
-    found = re.fullmatch(rf"port {port} is in use, so it is (\d+)", first)
+    found = re.fullmatch(rf"port {port} is in use: using (\d+)", first)
     assert found and int(found[1]) > port and f"http://127.0.0.1:{found[1]} " in second
 
 

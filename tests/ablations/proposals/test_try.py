@@ -154,7 +154,7 @@ def test_a_seed_that_is_lost_is_left_out_and_one_that_all_are_has_no_verdict(
     code, found = ask()
     assert code == 1 and found["verdict"] == "no verdict" and found["look"] is None
     assert "toy is missing" in found["reason"] and "Idea-2/seed-3" not in started(out)
-    say(out, seeds_of("Idea-2", SAME))  # the cause is mended
+    say(out, seeds_of("Idea-2", SAME))  # the cause is fixed
     code, found = ask()
     assert code == 0 and found["verdict"] == "no difference" and found["look"] == 2
     assert [type(line) for line in Ledger(out).lines] == [Tried] * 3
@@ -188,14 +188,14 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     assert ask()[1]["verdict"] == "better"
     adopt = "try Idea --adopt --scale quick --directory out"
     code, shown = call(f"{adopt} --json")
-    assert code == 2 and "has not finished all seeds from 11 to 20" in shown
+    assert code == 2 and "did not finish all seeds from 11 to 20" in shown
     assert len(Ledger(out).lines) == 1
     say(out, seeds_of("Idea", fresh, 11) | seeds_of("warm", GAIN, 11))
     code, found = ask(f"{adopt} --json")
     assert code == 0 and found["adopted"] == 1 and found["seeds"] == [*range(11, 21)]
     assert found["difference"] < 0
     code, shown = call(adopt.replace("Idea", "1"))
-    assert code == 2 and "Idea is the base already" in shown
+    assert code == 2 and "Idea is already the base" in shown
     assert load_plan(out).row("Idea").seeds == (*range(1, 5), *range(11, 21))
     assert ask()[1]["repeated"]
 
@@ -223,8 +223,8 @@ def test_without_committed_results_the_base_is_trained_first(
     base = tuple(1.097 + 0.001 * (seed % 4) for seed in range(10))
     say(out, seeds_of("base", base) | seeds_of("Idea", SAME))
     code, shown = call(TRY.replace(" --json", ""))
-    assert code == 0 and "the base is trained first: 10 runs, about 2 min 05 s" in shown
-    assert shown.count("no committed runs of the base here: they are in a clone") == 1
+    assert code == 0 and "training the base first: 10 runs, about 2 min 05 s" in shown
+    assert shown.count("there are no committed runs of the base here: a clone") == 1
     assert "proposal 1, Idea: no difference" in shown and "10 of base" in shown
     assert {*started(out)[:10]} == {f"base/seed-{seed}" for seed in range(1, 11)}
 
@@ -278,9 +278,9 @@ def test_a_method_is_tried_as_a_method(out: Path, idea: Path, ask: Any) -> None:
         (
             IDEA + "\n\nclass Other(Transformer):\n    pass\n",
             "idea.py",
-            "idea.py has 2 classes (Idea, Other) that is a model or a method",
+            "idea.py has 2 classes (Idea, Other) that are models or methods",
         ),
-        ("class Idea:\n    pass\n", "idea.py:Idea", "is neither a subclass of Transformer"),
+        ("class Idea:\n    pass\n", "idea.py:Idea", "is neither a model (a subclass of"),
         (
             IDEA + "\n    def __init__(self, config):\n        raise ValueError('no')\n",
             "idea.py",
@@ -312,8 +312,8 @@ TABLE = Table(name="t", title="", base=BASE, rows=(row("base"), row("one", clip_
         ("0.5)", '0.5), row("two", clip_norm=0.7)', "idea.py has 2 rows besides its base"),
         ("base=BASE", "base=override(BASE, dropout=0.3)", "its base is not Table 3's"),
         ("clip_norm=0.5", "vocab_size=400", "one changes the text or its vocabulary"),
-        ("clip_norm=0.5", "beam_size=1", "one changes nothing that is trained"),
-        ("clip_norm=0.5", "clip_norm=1.0", "one changes nothing that is trained"),
+        ("clip_norm=0.5", "beam_size=1", "one changes nothing in the training"),
+        ("clip_norm=0.5", "clip_norm=1.0", "one changes nothing in the training"),
     ],
 )
 def test_tables_that_hold_no_proposal_are_refused(
@@ -333,7 +333,7 @@ def test_tables_that_hold_no_proposal_are_refused(
         ("try idea.py --minutes 0", "--minutes"),
         ("try idea.py --scale quick --directory other", "other has other runs (search.json)"),
         ("try 1 --adopt --scale quick --directory new", "new has no proposals: try one first"),
-        ("try 1 --adopt --minutes 3", "--minutes is for a proposal"),
+        ("try 1 --adopt --minutes 3", "--minutes is for trying a proposal"),
     ],
 )
 def test_refusals(arguments: str, said: str, idea: Path, call: Call) -> None:
@@ -347,7 +347,7 @@ def test_a_proposal_of_that_number_must_be_there(out: Path, ask: Any, call: Call
     say(out, seeds_of("Idea", SAME))
     ask()
     code, shown = call("try 7 --adopt --scale quick --directory out")
-    assert code == 2 and "there is no proposal '7' in out: known are 1 Idea" in shown
+    assert code == 2 and "there is no proposal '7' in out; it has: 1 Idea" in shown
 
 
 def test_the_base_at_small_is_trained_as_the_rows_of_decoding_are(tmp_path: Path) -> None:

@@ -65,9 +65,9 @@ def test_a_search_answers_bounds_method_and_runs(search: str) -> None:
     assert any(line.startswith("best: trial-0019, perplexity 6.625") for line in found)
     trials, pruned, seed = section(search, "results", "exact number")
     assert trials == "trials: 40 planned; 16 done, 24 pruned" and seed == "all with seed 1"
-    assert "steps, which totals of time leave out" in pruned
+    assert "steps, which the times do not include" in pruned
     scores = section(search, "results", "central")
-    assert scores[0].startswith("the best of a single run each")
+    assert scores[0].startswith("the best trial, a single run")
     assert any(line.startswith("base (") for line in scores[1:])  # trained again with seeds
 
 

@@ -82,10 +82,10 @@ def test_rows_that_diverged_have_their_share_and_the_steps(tmp_path: Path) -> No
     runs = {**runs, "against": {1: 150.0, 2: math.inf, 3: math.inf}}
     table = fill(tmp_path, runs, changes=UNIGRAMS | at_step)
     assert list(shares_of_diverged(table)) == [
-        "noise: diverged: 1 of 3 (95 %: 1 % to 91 %)",
-        "against: diverged: 3 of 3 (95 %: 29 % to 100 %), at step 5, 7",
-        "base: diverged: 0 of 3 (95 %: 0 % to 71 %)",
-        "agrees: diverged: 0 of 2 (95 %: 0 % to 84 %)",
+        "noise: diverged: 1 of 3 (95 % CI 1 % to 91 %)",
+        "against: diverged: 3 of 3 (95 % CI 29 % to 100 %), at step 5, 7",
+        "base: diverged: 0 of 3 (95 % CI 0 % to 71 %)",
+        "agrees: diverged: 0 of 2 (95 % CI 0 % to 84 %)",
     ]
 
 

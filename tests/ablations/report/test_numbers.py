@@ -95,8 +95,14 @@ def test_agreement_is_counted_over_what_the_paper_could_tell_by_one_seed_too() -
     ]
     assert clear["test_bleu"] == []
     said = "\n".join(verdicts(made))
-    assert "15 rows that the paper tells from its base by one seed: agree beyond noise 13" in said
-    assert "8 rows that the paper tells from its base by one seed: agree beyond noise 5" in said
+    assert (
+        "15 rows whose difference in the paper exceeds one seed's noise: 13 agreeing beyond noise"
+        in said
+    )
+    assert (
+        "8 rows whose difference in the paper exceeds one seed's noise: 5 agreeing beyond noise"
+        in said
+    )
 
 
 def test_the_seeds_that_a_small_difference_in_bleu_needs_are_said(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_a_row_of_the_bases_training_has_the_spread_of_its_own_differences(
     assert dict(facts(table))["total training time"] == "9 min 14 s"
     curves = next(x for x in table_figures(table) if x.name == "curves")
     assert "deep" in str(curves.spec) and "beam-1" not in str(curves.spec)
-    assert f"counted once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
+    assert f"count once, 5 %: {dunnett((frozenset({1, 2, 3}),) * 2, 4):.2f} standard" in said
 
 
 def test_a_score_that_is_equal_by_construction_has_no_noise(tmp_path: Path) -> None:
@@ -225,7 +231,7 @@ def test_the_papers_own_numbers_are_near() -> None:
     assert len(numbers) == 6 and not regime_warning(numbers)
     far = regime(BASE, dataclasses.replace(paper, parameters=1_000_000), {})
     assert regime_warning(far).startswith(
-        "More than a factor of 3 from the paper's: target tokens seen per parameter 2.5e+03 (paper "
+        "Over a factor of 3 away from the paper's: target tokens seen per parameter 2.5e+03 (paper "
         "38), distinct target tokens per parameter 130 (paper 2). Rows may differ"
     )
 
@@ -265,18 +271,20 @@ def test_a_line_per_common_seed_and_one_over_all(translated: Path) -> None:
     for line, seed in ((first, 1), (third, 3)):
         assert line.startswith(f"seed {seed}: BLEU of base 100.00, of narrow ")
         assert line.endswith(": base is better than narrow")
-    assert over.startswith("over 2 seeds: difference \u2212") and " 95 % in \u2212" in over
+    assert over.startswith("over 2 seeds: difference \u2212") and " 95 % CI \u2212" in over
     assert signature.startswith("nrefs:1|bs:100|ar:1000|")
     line, alone, _ = compare_rows(TableFolder(translated), "narrow", "base", "3")
-    assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith("one seed: p is of the")
+    assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith(
+        "one seed: p covers only the"
+    )
 
 
 @pytest.mark.parametrize(
     ("first", "second", "seeds", "message"),
     [
         ("base", "narow", None, "unknown row 'narow': did you mean 'narrow'?"),
-        ("base", "base", None, "takes two rows and seeds that both have finished"),
-        ("base", "narrow", "1-3", "both have finished; these are: 1, 3$"),
+        ("base", "base", None, "give two rows, and seeds that both have finished"),
+        ("base", "narrow", "1-3", "both have finished; those are: 1, 3$"),
         ("base", "narrow", "one", "--seeds holds 'one'"),
     ],
 )

@@ -240,7 +240,7 @@ def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> 
     fill(tmp_path, runs, table, {("base", 1): strange, ("base", 2): {"device": "d" * 100_000}})
     text = write_report(TableFolder(tmp_path))
     assert all(line.isprintable() and len(line) < 3_000 for line in text.split("\n"))
-    assert "different devices, so means say little: H200" in text
+    assert "different devices, so their means say little: H200" in text
     latex = (tmp_path / "table.tex").read_text("utf-8")
     assert (
         r"Signs\x1b]0;title\x07\x1b[2J\x00\x0d, scale tiny" in latex
@@ -369,7 +369,7 @@ def test_latex_has_differences_with_intervals_and_marks(reported: Callable[[str]
     place = heads.index(r"$\Delta$")
     assert rows["base"][place : place + 2] == ["", ""]
     assert rows["beam-1"][place : place + 2] == ["=", ""]
-    seeds = tables(root)[1]["wide"]["PPL Δ, 95 %"].replace("\N{MINUS SIGN}", "$-$")
+    seeds = tables(root)[1]["wide"]["PPL Δ, 95 % CI"].replace("\N{MINUS SIGN}", "$-$")
     low, _, high = seeds.partition(" to ")
     assert rows["wide"][place + 1] == f"{{[}}{low}, {high}]"
     for name in ("beam-1", "mean", "wide", "deep"):
@@ -378,7 +378,7 @@ def test_latex_has_differences_with_intervals_and_marks(reported: Callable[[str]
             excludes_0 = bool(ends) and float(ends[0]) * float(ends[1]) > 0
             # Where an end is rounded to 0, the table cannot say.
             assert rows[name][place].endswith("$^{*}$") == excludes_0 or "0.0" in ends
-    assert "the interval excludes 0" in "".join(lines)
+    assert "the confidence interval excludes 0" in "".join(lines)
 
 
 def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_report_has_it_next_to_the_difference_in_perplexity(tmp_path: Path) ->
     heads, row = cells[0], next(line for line in cells if line[1] == "agrees")
     assert row[heads.index("PPL speed-up")] == "2.00"
     assert heads.index("PPL Δ") < heads.index("PPL speed-up") < heads.index("BLEU")
-    assert any("PPL speed-up, 95 %" in line for line in lines)
+    assert any("PPL speed-up, 95 % CI" in line for line in lines)
     assert any(line.startswith("- Speed-up: the base's steps") for line in lines)
     records = compute_numbers(folder).records()
     [of_row] = [x for x in records if (x["row"], x["measure"]) == ("agrees", "perplexity")]

@@ -29,7 +29,7 @@ from ablations.runs.attempts import (
 from ablations.runs.driver import Driver
 from ablations.runs.options import Options
 from ablations.runs.process import Job, Place
-from ablations.runs.search_cells import SearchCells
+from ablations.runs.search_runs import SearchRuns
 from ablations.runs.study import Study
 from ablations.runs.supervise import (
     AttemptEnd,
@@ -39,7 +39,7 @@ from ablations.runs.supervise import (
     _publish,
     supervise,
 )
-from ablations.runs.table_cells import TableCells
+from ablations.runs.table_runs import TableRuns
 from ablations.status.status import DirectoryReader
 from ablations.status.view import as_text, failed
 from ablations.tables.plan import Plan, claim_plan
@@ -85,11 +85,11 @@ def work_on(
     """Carry out what is left with stand-ins; the signal that ended it, and the notes."""
     prepare_stand_ins(root, behaviour)
     claim_plan(root, plan or small_plan())
-    cells, told = TableCells(root), list[str]() if told is None else told
+    planned, told = TableRuns(root), list[str]() if told is None else told
     driver = Driver(
-        cells,
+        planned,
         LocalExecutor(places, start_stand_in),
-        [x.name for x in cells.folder.look() if not x.has_ended and not x.is_given_up],
+        [x.name for x in planned.folder.look() if not x.has_ended and not x.is_given_up],
         Options(retries=retries),
         note=told.append,
         show=lambda: None,
@@ -101,7 +101,7 @@ def is_done(root: Path, *cells: Cell) -> bool:
     return all(load_result(cell.directory(root)) is not None for cell in cells)
 
 
-def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
+def test_all_runs_start_the_longest_first_and_once(tmp_path: Path) -> None:
     plan = small_plan(["base", "narrow"], [1, 2])
     finish(tmp_path, NARROW)
     outcome, told = work_on(tmp_path, {}, plan=plan)
@@ -123,7 +123,7 @@ def test_all_cells_run_the_longest_first_and_once(tmp_path: Path) -> None:
         ("kill", 0, 3, "failed, killed by SIGKILL (out of memory?); given up"),
         ("leave", 0, 3, "failed, a signal from elsewhere, or its own code, stopped it; given up"),
         ("refuse", 2, 1, "refused, toy is missing: fetch it; given up"),
-        ("vanish", 0, 3, "that was so 3 times; given up"),
+        ("vanish", 0, 3, "this happened 3 times; given up"),
         ("abort", 0, 1, "finished in"),  # a crash after the result is no failure
         ("remove", 0, 2, "its directory was removed"),
     ],
@@ -239,7 +239,7 @@ def test_a_driver_without_a_node_says_how_many_runs_wait(tmp_path: Path) -> None
     claim_plan(tmp_path, small_plan())
     told_of_no_node.clear()
     driver = Driver(
-        TableCells(tmp_path),
+        TableRuns(tmp_path),
         Stranded([Place(0)], start_stand_in),
         [str(BASE), str(NARROW)],
         Options(),
@@ -321,7 +321,7 @@ def test_what_has_the_name_of_a_run_and_is_none_is_refused_before_any_training(
         (stem / "thesis.txt").unlink()
     if kind == "beside an attempt":
         stem.with_name("seed-1.attempt-3").mkdir()
-    with pytest.raises(InputError, match=r"narrow/seed-1 has the name of a run and is none"):
+    with pytest.raises(InputError, match=r"narrow/seed-1 has a run.s name but is not a run"):
         work_on(tmp_path, {})
     assert not started(tmp_path) and stem.exists()
 
@@ -345,7 +345,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
     (tmp_path / "base").unlink()
     BASE.directory(tmp_path).mkdir(parents=True)
-    with pytest.raises(InputError, match=r"base/seed-1 has the name of a run and is none"):
+    with pytest.raises(InputError, match=r"base/seed-1 has a run.s name but is not a run"):
         work_on(tmp_path, {})
 
 
@@ -381,7 +381,7 @@ def test_the_first_signal_after_a_refusal_kills_nothing(
     with pytest.raises(InputError, match="no trial is left"):
         work_on(tmp_path, {BASE: "stubborn"}, places=TWO, told=told)
     thread.join()
-    assert told[-3] == "stopping after a checkpoint (again to kill)"
+    assert told[-3] == "stopping after a checkpoint (a second signal kills the runs)"
     assert told[-2] == "killing the runs"
 
 
@@ -435,8 +435,8 @@ def test_a_driver_that_fails_ends_its_runs_first(
             raise KeyError("a fault of the driver")
 
     monkeypatch.setattr("ablations.runs.supervise.supervise", supervise_and_tell)
-    executor, cells = LocalExecutor([Place(0)], start_stand_in), TableCells(tmp_path)
-    driver = Driver(cells, executor, [str(BASE)], Options(), note=lambda _: None, show=fail)
+    executor, planned = LocalExecutor([Place(0)], start_stand_in), TableRuns(tmp_path)
+    driver = Driver(planned, executor, [str(BASE)], Options(), note=lambda _: None, show=fail)
     with pytest.raises(KeyError):
         driver.run()
     assert [found.text for found in ends] == [end]
@@ -528,7 +528,7 @@ def test_a_poor_trial_ends_where_it_was_found_poor_however_long_it_takes(
     executor = Validating(search.base.training.validate_every_steps)
     name, told = search.names[6], list[str]()
     driver = Driver(
-        SearchCells(tmp_path), executor, [name], Options(), note=told.append, show=lambda: None
+        SearchRuns(tmp_path), executor, [name], Options(), note=told.append, show=lambda: None
     )
     assert driver.run() is None and told == [f"{name}: started", f"{name}: ended"]
     trial, known = SearchFolder(tmp_path).trials()[6], journal(tmp_path)[6]
@@ -552,7 +552,7 @@ def test_a_trial_ends_early_by_a_file_when_it_diverges_or_with_a_result_that_cam
 
     thread = when(trains, lambda: leave_pruned(locate(root / early), 40, 9.0))
     driver = Driver(
-        SearchCells(root),
+        SearchRuns(root),
         LocalExecutor(TWO, start_stand_in),
         search.names,
         Options(),

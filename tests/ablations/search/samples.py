@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from ablations.files import STUDY_FILE
 from ablations.runs.attempts import leave_pruned
-from ablations.runs.search_cells import SearchCells
+from ablations.runs.search_runs import SearchRuns
 from ablations.runs.study import Study
 from ablations.search.search import Search, SearchOptions, claim_search, make_search
 from ablations.search.space import BASE_LR, Space
@@ -85,9 +85,9 @@ def give_up(search: Search, root: Path, name: str, values: Mapping[str, Value], 
 
 def work_on(root: Path, objective: Objective, *, count: int | None = None) -> None:
     """Carry out the trials that are left one by one, pruned when the study says so."""
-    cells = SearchCells(root)
-    search, study = cells.search, Study(cells)
-    left = [x.name for x in cells.folder.look() if not x.has_ended and not x.is_given_up]
+    planned = SearchRuns(root)
+    search, study = planned.search, Study(planned)
+    left = [x.name for x in planned.folder.look() if not x.has_ended and not x.is_given_up]
     for name in left[:count]:
         values, directory = search.values(study.begin(name).config), root / name
         whole = curve(search, objective(values))

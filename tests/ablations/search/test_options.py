@@ -11,7 +11,7 @@ import pytest
 
 from ablations.folder import SearchFolder
 from ablations.report.search import write_search_report
-from ablations.runs.search_cells import FeasibleSampler, SearchCells, importances
+from ablations.runs.search_runs import FeasibleSampler, SearchRuns, importances
 from ablations.search.search import SearchOptions, make_search
 from ablations.search.space import Space, choice, load_space, uniform, whole
 from ablations.search.trials import plan_confirmation
@@ -46,13 +46,13 @@ def of(trial: Mapping[str, Any]) -> float:
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_an_option_is_drawn_only_in_trials_of_its_class(tmp_path: Path) -> None:
     search = small_search(tmp_path, SPACE, trials=24)
-    cells = SearchCells(tmp_path)
-    study = cells.create_study(optuna.storages.InMemoryStorage())
+    planned = SearchRuns(tmp_path)
+    study = planned.create_study(optuna.storages.InMemoryStorage())
     found: list[dict[str, Any]] = []
     for name in search.names:
-        trial = cells.ask(study, name)
+        trial = planned.ask(study, name)
         found.append(trial.params)
-        config = cells.experiment(name, trial).config
+        config = planned.experiment(name, trial).config
         assert (DECAY in trial.params) == (config.training.method == ADAMW)
         assert search.contains(config) and search.values(config) == trial.params
         if DECAY in trial.params:
@@ -74,7 +74,7 @@ def test_a_search_with_options_is_restored_reported_and_confirmed(tmp_path: Path
         leave(search, tmp_path / name, values, perplexity=of(values))
     folder = SearchFolder(tmp_path)
     assert [dict(trial.values) for trial in folder.trials()[:3]] == trials
-    restored = SearchCells(tmp_path).restore([])
+    restored = SearchRuns(tmp_path).restore([])
     assert [dict(trial.params) for trial in restored[:3]] == trials
     assert "AdamW.weight_decay" in write_search_report(folder)
     best = find_experiment(str(tmp_path / "best.json")).config
@@ -96,7 +96,7 @@ def test_options_that_are_not_searched_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ((uniform(DECAY, 0.1, 0.2),), r"AdamW.weight_decay is no option of a class .*choice\("),
+        ((uniform(DECAY, 0.1, 0.2),), r"AdamW.weight_decay is not an option of a class .*choice\("),
         ((choice("method", None, AdamW), uniform("AdamW.decay", 0.1, 0.2)), "did you mean 'weight"),
         ((choice("model", None, GeluTransformer), whole("GeluTransformer.x", 1, 2)), "no option x"),
         ((choice("method", None, AdamW), choice(DECAY, "a", "b")), "weight_decay is 'a', but must"),

@@ -24,10 +24,10 @@ from ablations.report.search import (
     write_search_report,
 )
 from ablations.runs.attempts import leave_pruned
-from ablations.runs.search_cells import importances
+from ablations.runs.search_runs import importances
 from ablations.search.search import Search, claim_search
 from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
-from ablations.search.trials import Trial, count_best, plan_confirmation, ranked, write_best
+from ablations.search.trials import SearchTrial, count_best, plan_confirmation, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.plan import claim_plan, load_plan
 from ablations.tables.scales import QUICK
@@ -131,15 +131,15 @@ def test_few_trials_have_no_importances(tmp_path: Path) -> None:
     fill(tmp_path, search, 5)
     text = write_search_report(SearchFolder(tmp_path))
     assert "The best is trial-0003" in text
-    assert "Importances need 30 trials that ended, 5 of them finished." in text
+    assert "Importances need 30 ended trials, 5 of them finished." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
-def of_perplexities(perplexities: Sequence[float | None]) -> list[Trial]:
+def of_perplexities(perplexities: Sequence[float | None]) -> list[SearchTrial]:
     """A trial for each; None diverged."""
     states = [RunState.DIVERGED if x is None else RunState.DONE for x in perplexities]
     return [
-        Trial(name=f"trial-{n:04}", state=state, perplexity=x, values=values(n), step=3 * n)
+        SearchTrial(name=f"trial-{n:04}", state=state, perplexity=x, values=values(n), step=3 * n)
         for n, (x, state) in enumerate(zip(perplexities, states, strict=True))
     ]
 
@@ -176,7 +176,7 @@ def test_a_search_whose_perplexity_does_not_vary_says_so(tmp_path: Path) -> None
     for index, name in enumerate(search.names):
         leave(search, tmp_path / name, values(index), perplexity=2.0)
     text = write_search_report(SearchFolder(tmp_path))
-    assert "The perplexities are too much alike to say which parameters matter." in text
+    assert "The perplexities are too similar to say which hyperparameters matter." in text
     assert "importances.svg" not in (tmp_path / "report.md").read_text()
 
 
@@ -198,13 +198,15 @@ def test_importances_find_one_of_five_with_ten_times_the_effect(
     search = small_search(tmp_path, space)
     draw, first = random.Random(1), 0
     for _ in range(200):
-        trials: list[Trial] = []
+        trials: list[SearchTrial] = []
         for _ in range(count):
             found = {name: draw.uniform(0.1, 0.9) for name in names}
             squares = {name: (value - 0.42) ** 2 for name, value in found.items()}
             perplexity = 3.0 + sum(squares.values()) / 10 + 0.9 * squares[names[2]]
             perplexity += draw.gauss(0.0, 0.0064)
-            trials.append(Trial(name="", state=RunState.DONE, values=found, perplexity=perplexity))
+            trials.append(
+                SearchTrial(name="", state=RunState.DONE, values=found, perplexity=perplexity)
+            )
         first += next(iter(importances(search, trials))) == names[2]
     assert low <= first <= high, first
 
@@ -214,7 +216,9 @@ def test_notes_depend_on_the_space(tmp_path: Path) -> None:
     search = small_search(tmp_path, SHAPE)
     write_search_report(SearchFolder(tmp_path))
     shape = (tmp_path / "report.md").read_text()
-    assert f"\n- No model has more than {search.max_parameters:,} parameters" in shape
+    assert (
+        f"\n- Models with more than {search.max_parameters:,} parameters were not sampled" in shape
+    )
     assert "\n- d_v takes the value of d_k.\n" in shape
     assert "can raise BLEU" not in shape  # as in the committed report on label smoothing
 
@@ -242,7 +246,10 @@ def test_the_best_is_found_by_name_where_nothing_is_executed(
         find_experiment(name)
     leave(search, root / search.names[0], values(0), perplexity=3.5)
     write_search_report(SearchFolder(root))
-    assert f"in runs/, by name: train {name}." in (root / "report.md").read_text()
+    assert (
+        f"in runs/, by name with python -m experiments train {name}."
+        in (root / "report.md").read_text()
+    )
     assert find_experiment(name, seed=2).config == override(
         find_experiment(str(root / "best.json")).config, seed=2
     )
@@ -308,7 +315,7 @@ ENDS = (  # of trials, for their figures
     (RunState.RUNNING, None),
 )
 TRIALS = [
-    Trial(
+    SearchTrial(
         name=f"trial-{number:04}",
         state=state,
         values={"learning_rate_factor": 0.1 + 0.2 * number, "warmup_steps": 64, "d_model": 96},

@@ -15,7 +15,7 @@ from ablations.search.space import (
     REGULARISATION,
     SHAPE,
     SPACES,
-    Parameter,
+    Hyperparameter,
     Space,
     choice,
     load_space,
@@ -75,10 +75,10 @@ def test_a_base_that_is_no_choice_is_known_in_the_units_of_the_space() -> None:
         (whole("num_heads", 2, 5), (2, 3, 5), (1, 6, None)),
         (choice("d_ff", 512, 1024), (512, 1024), (768, None)),
     ],
-    ids=lambda x: x.name if isinstance(x, Parameter) else "",
+    ids=lambda x: x.name if isinstance(x, Hyperparameter) else "",
 )
 def test_a_range_holds_both_of_its_ends(
-    parameter: Parameter, inside: tuple[Value, ...], outside: tuple[Value, ...]
+    parameter: Hyperparameter, inside: tuple[Value, ...], outside: tuple[Value, ...]
 ) -> None:
     assert all(map(parameter.holds, inside)) and not any(map(parameter.holds, outside))
 
@@ -131,7 +131,7 @@ def test_the_built_in_spaces_spelled_out() -> None:
     assert not whole("d_ff", 512, 4_096).log
 
 
-def one(parameter: Parameter, name: str = "mine") -> Space:
+def one(parameter: Hyperparameter, name: str = "mine") -> Space:
     return Space(name=name, title="Mine", parameters=(parameter,))
 
 
@@ -143,14 +143,17 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: choice("beam_size", 1, 4), "a search cannot change beam_size: docs/search.md"),
         (lambda: uniform("dropout", 0.3, 0.1), "dropout needs a range, not 0.3 to 0.1"),
         (lambda: uniform("dropout", 0, 0.1, log=True), "needs a range above 0, as it is log"),
-        (lambda: choice("d_ff", 512), "d_ff needs two choices or more"),
-        (lambda: choice("d_ff", 512, 512), "none of them twice"),
+        (lambda: choice("d_ff", 512), "d_ff needs two or more choices"),
+        (lambda: choice("d_ff", 512, 512), "all different"),
         (lambda: choice("d_ff", 512, 1024, sets=("width",)), "unknown setting 'width'"),
         (lambda: choice("d_ff", 512, "wide"), "d_ff is 'wide', but must be a whole number"),
         (lambda: uniform("warmup_steps", 1, 9), "warmup_steps is 1.0, but must be a whole number"),
         (lambda: one(uniform("dropout", 0, 0.1), "a/b"), "space name 'a/b' may have only"),
         (lambda: Space(name="x", title="", parameters=()), "space 'x' needs parameters"),
-        (lambda: one(choice("d_k", 32, 64, sets=("d_k",))), "'mine' needs .* none .* set twice"),
+        (
+            lambda: one(choice("d_k", 32, 64, sets=("d_k",))),
+            "'mine' needs parameters, each .* once",
+        ),
         (lambda: replace(SHAPE, budget=0.0), "'shape': budget is 0.0, but must be above 0"),
         (lambda: replace(SHAPE, budget=math.inf), "budget is inf, but must be above 0"),
         (
@@ -162,7 +165,7 @@ def one(parameter: Parameter, name: str = "mine") -> Space:
         (lambda: one(whole("warmup_steps", 3, 5)).at(TINY), "needs a range, not 1 to 1"),
         (
             lambda: one(choice("num_heads", 2, 4, sets=("num_layers",))).at(TINY),
-            "scale 'tiny': it does not map num_heads and num_layers alike",
+            "scale 'tiny': the scale maps num_heads and num_layers differently",
         ),
         (lambda: load_space("base_rl"), "unknown space 'base_rl': did you mean 'base_lr'"),
         (lambda: load_space("gone.py"), "there is no space file"),

@@ -85,7 +85,7 @@ def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
         ("plan table1 --scale quick", "table1 is measured"),
         (f"{RUN}/of-table", "of-table has other runs (table.json): choose another directory"),
         (f"{RUN}/of-run", "of-run has other runs (config.json): choose another directory"),
-        (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but here are "),
+        (f"{RUN}/elsewhere", "was measured on an abacus with torch 2, but this is "),
         ("report out/damaged", "layers.json cannot be read as JSON"),
         ("collect out/damaged --into x", "layers.json cannot be read as JSON"),
         ("verify out/elsewhere", "it has no table.json"),

@@ -86,7 +86,7 @@ def bleu(sources: list[str], hypotheses: list[str], references: list[str]) -> fl
         (lambda: measure(good, digits=10), "0 to 9 digits"),
         (lambda: measure("nowhere_at_all:good"), "nowhere_at_all, which is not installed"),
         (lambda: planned("perplexity", good, good), "has the measure 'good' twice"),
-        (lambda: planned(good), "needs a score of validation, like perplexity"),
+        (lambda: planned(good), "needs a validation score, such as perplexity"),
     ],
 )
 def test_a_measure_that_cannot_be_is_refused(declare: Callable[[], object], message: str) -> None:
@@ -119,7 +119,7 @@ def test_a_report_compares_rows_by_it_and_leaves_scores_of_another_source_out(
     assert score.verdict == "better"  # fewer errors, without noise
     assert score.difference is not None and math.isclose(score.difference.mean, -4.0)
     text = (root / "report.md").read_text("utf-8")
-    assert "errors: 1 of 6 finished runs have no score by the function as it is now" in text
+    assert "errors: 1 of 6 finished runs have no score by the current function" in text
     lines = list(csv.reader((root / "results.csv").read_text("utf-8").splitlines()))
     column = lines[0].index("errors")
     assert [line[column] for line in lines[1:]] == ["20.0", "24.0", "22.0", "16.0", "20.0", ""]

@@ -48,7 +48,7 @@ def test_without_a_name_the_scale_is_that_of_the_nearest_corpus(
     monkeypatch.setattr("ablations.tables.find.amount_of", lambda _: amount)
     found = scale_on(TABLE, None, text)
     assert found.name == f"{name}-my-numbers-de-en"
-    assert f"for which scale {name} suits (--scale changes it)" in found.note
+    assert f"which suits scale {name} (--scale chooses another)" in found.note
     if name == "paper":
         assert found.apply(BASE).model.vocab_size == BASE.model.vocab_size == 37_000
 
@@ -63,9 +63,12 @@ def test_word_pieces_have_room_for_the_characters(text: str) -> None:
     ("words", "said"),
     [
         ("plan table3 numbers", "numbers names no text: write it as files:FOLDER"),
-        ("plan table4 files:numbers", f"{table4.TABLE.name} is of parsing, and files:numbers is"),
+        (
+            "plan table4 files:numbers",
+            f"{table4.TABLE.name} is about parsing, but files:numbers is",
+        ),
         ("run table3 files:none", "none is not a folder"),
-        ("run table1 files:numbers", "table1 takes --directory, --device and --quick alone"),
+        ("run table1 files:numbers", "table1 takes only --directory, --device and --quick"),
         ("search base_lr files:none --trials 2", "none is not a folder"),
         ("search base_lr --trials 2", "base_lr needs --scale"),
     ],
@@ -86,7 +89,7 @@ def test_run_and_search_claim_directories_named_after_the_text(
 
     monkeypatch.setattr("ablations.run._carry_out", carry_out)
     corpus = corpus_of_folder(text)
-    chosen = "211 pairs, 8,449 bytes of training text, for which scale quick suits"
+    chosen = "211 pairs, 8,449 bytes of training text, which suits scale quick"
     assert PROGRAM.run(["run", "table3", text, "--rows", "base", "--log", "none"]) == 3
     assert chosen in capsys.readouterr().out
     plan = load_plan(Path("runs/table3-quick-my-numbers-de-en"))

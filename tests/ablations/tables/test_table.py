@@ -104,7 +104,7 @@ def planned(*measures: str) -> Plan:
         ),
         (
             lambda: table(base=override(BASE, corpus=CORPUS)).configure(None, QUICK),
-            "the base of 't' at.* corpus is toy, which scale 'quick' would replace by cldr_en_de",
+            "the base of 't' at.* corpus is toy, but scale 'quick' would replace it by cldr_en_de",
         ),
         *((partial(row, name), "row name .* may have only") for name in BAD_NAMES),
         (
@@ -116,9 +116,9 @@ def planned(*measures: str) -> Plan:
         (partial(planned, "perplexity", "f1"), "measure 'f1' is not one of translation"),
         (
             partial(planned, "bleu", "test_bleu"),
-            "'t' measures a test set, which its corpus has not",
+            "'t' measures a test set, but its corpus has none",
         ),
-        (partial(planned, "test_bleu"), "table 't' needs a score of validation, like perplexity"),
+        (partial(planned, "test_bleu"), "table 't' needs a validation score, such as perplexity"),
     ],
 )
 def test_an_invalid_declaration_is_refused(declare: Callable[[], object], message: str) -> None:
@@ -167,7 +167,7 @@ def test_a_base_may_name_the_papers_own_value() -> None:
     assert SMALL.apply(named).training.warmup_steps == 4_000
     assert SMALL.apply(BASE).training.warmup_steps == 1_600
     _, kept = SMALL.describe(named)
-    assert kept == "kept as the table's base sets it: warmup_steps=4000 (the scale's: 1600)"
+    assert kept == "kept from the table's base: warmup_steps=4000 (the scale's: 1600)"
 
 
 def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
@@ -175,7 +175,7 @@ def test_a_scale_says_what_it_sets_and_what_it_leaves() -> None:
     sets, kept = SMALL.describe(base)
     assert "widths / 8, N / 2, dropout / 2; 6,000 steps for the base's 50,000; it sets voc" in sets
     assert "warmup_steps" not in sets and "clip_norm=1.0" in sets
-    assert kept == "kept as the table's base sets it: warmup_steps=2000 (the scale's: 1600)"
+    assert kept == "kept from the table's base: warmup_steps=2000 (the scale's: 1600)"
     (sets,) = PAPER.describe(BASE)
     assert sets.startswith("the scale: sizes undivided; ")
     assert sets.endswith("in longer rows also_average=20, checkpoint_every_steps=600")
@@ -219,8 +219,8 @@ def test_a_users_file_declares_a_table_and_if_it_fails_is_bad_input(tmp_path: Pa
         ("raise SystemExit", "my_table.py, line 1: SystemExit"),
         ("import near_table", r"/near_table\.py, line 2: ZeroDivisionError"),
         ("from ablations.tables import row\nrow('x', dmodel=3)", "did you mean 'd_model'"),
-        (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales are no tuple: write scales"),
-        (OWN_TABLE + "TABLE = replace(TABLE, base='a')", "its base is no Config, such as BASE"),
+        (OWN_TABLE + "TABLE = replace(TABLE, scales=QUICK)", "scales must be a tuple: scales"),
+        (OWN_TABLE + "TABLE = replace(TABLE, base='a')", "its base must be a Config, like BASE"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):

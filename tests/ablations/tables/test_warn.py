@@ -82,7 +82,7 @@ def test_rows_that_are_trained_alike_are_named(
 ) -> None:
     found = "".join(warnings_of(plan_of(*rows, only=only), []))
     assert found.startswith(
-        f"rows that are trained alike at scale tiny: {alike}: " if alike else ""
+        f"rows with the same settings at scale tiny: {alike}: " if alike else ""
     )
     assert bool(found) == bool(alike)
 
@@ -105,10 +105,10 @@ def test_plan_run_and_the_report_print_them(
         save_result(save, dataclasses.replace(finish(root, Cell("base", seed)), device=device))
     words = ["pair.py", "--scale", "tiny", "--rows", "base", "--seeds", "1,2"]
     warm_up = "a warm-up of more than a third of the steps: 300 of 750 steps in all: "
-    devices = "times and speeds are of different devices, so means say little: "
+    devices = "times and speeds are from different devices, so their means say little: "
     devices += "H200 (runs: 1); AMD EPYC, 1 thread (runs: 1)"
     assert PROGRAM.run(["run", *words]) == 0  # whose runs are there already
-    started, _, reported = capsys.readouterr().out.partition("2 of 2 done before")
+    started, _, reported = capsys.readouterr().out.partition("2 of 2 already done")
     for text in (warm_up, devices):
         assert f"warning: {text}" in started and f"\n  {text}" in reported
         assert f"\n- {text}" in (root / "report.md").read_text("utf-8")

@@ -80,7 +80,7 @@ def test_runs_the_table_and_the_workspace_arrive_and_a_second_push_skips_them(
     assert "1 runs were not pushed: the same command continues" in ended.stderr.splitlines()[-1]
     server.refused = ""
     ended = _push(root, server.url)
-    assert "1 left out as they still run" in ended.stdout, ended
+    assert "1 left out as they are still running" in ended.stdout, ended
     in_progress.unlink()
     ended = _push(root, server.url)
     assert ended.returncode == 0, ended
@@ -216,7 +216,7 @@ def test_what_cannot_be_pushed_is_refused(
     assert "W&B's server http://127.0.0.1:9 does not answer" in refused()
     monkeypatch.setenv("WANDB_BASE_URL", server.url)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    assert refused() == "there is no login at W&B: run wandb login, or set WANDB_API_KEY"
+    assert refused() == "you are not logged in to W&B: run wandb login, or set WANDB_API_KEY"
     wandb.teardown()  # as it remembers the server
 
 

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ablations.files import STUDY_FILE
 from ablations.folder import SearchFolder
 from ablations.runs.attempts import clear_failures, leave_pruned
-from ablations.runs.search_cells import SearchCells
+from ablations.runs.search_runs import SearchRuns
 from ablations.runs.study import Study
 from ablations.search.search import claim_search
 from ablations.search.trials import best
@@ -59,7 +59,7 @@ def test_no_trial_is_pruned_at_its_last_validation_as_nothing_is_left_to_save(
     search = search_of()
     base = override(search.base, validate_every_steps=750)
     claim_search(tmp_path, replace(search, base=base))
-    study = Study(SearchCells(tmp_path))
+    study = Study(SearchRuns(tmp_path))
     study.begin("trial-0000")
     assert study.prunes_at("trial-0000", {750: 3.0, 1_500: 3.0}) is None
     assert list(journal(tmp_path)[0].intermediate_values) == [750]
@@ -87,13 +87,13 @@ def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_
     small_search(root, trials=11, pruner=pruner)
     for _ in range(3):
         work_on(root, bowl, count=2)
-        cells = SearchCells(root)
+        planned = SearchRuns(root)
         begun = len(journal(root))
         # A driver that is killed leaves a trial that has begun, here after its first validation.
-        values = cells.search.values(Study(cells).begin(cells.names[begun]).config)
-        step = cells.search.base.training.validate_every_steps
-        attempt = root / f"{cells.names[begun]}.attempt-1"
-        leave(cells.search, attempt, values, until=step, perplexity=bowl(values))
+        values = planned.search.values(Study(planned).begin(planned.names[begun]).config)
+        step = planned.search.base.training.validate_every_steps
+        attempt = root / f"{planned.names[begun]}.attempt-1"
+        leave(planned.search, attempt, values, until=step, perplexity=bowl(values))
         path = root / STUDY_FILE
         content = path.read_bytes()
         damaged = {
@@ -107,8 +107,8 @@ def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_
         else:
             path.write_bytes(damaged[damage])
         if damage in ("zeroed", "flipped"):
-            with pytest.warns(UserWarning, match="study.log is damaged, and made again"):
-                Study(SearchCells(root))
+            with pytest.warns(UserWarning, match="study.log is damaged and is rebuilt"):
+                Study(SearchRuns(root))
     work_on(root, bowl)
     for found, expected in zip(journal(root), undisturbed[pruner], strict=True):
         assert (found.number, found.state) == (expected.number, expected.state)
@@ -125,11 +125,11 @@ def test_a_trial_that_was_given_up_is_told_as_failed_and_tried_again_with_its_va
     failed, running, waiting = SearchFolder(tmp_path).trials()[:3]
     assert (failed.state, failed.reason) == ("failed", "RuntimeError: disk")
     assert (running.state, waiting.state) == ("running", "waiting")
-    Study(SearchCells(tmp_path))
+    Study(SearchRuns(tmp_path))
     assert [x.state for x in journal(tmp_path)] == [TrialState.FAIL, TrialState.WAITING]
     clear_failures(tmp_path / "trial-0000")
-    cells = SearchCells(tmp_path)
-    study = Study(cells)
+    planned = SearchRuns(tmp_path)
+    study = Study(planned)
     assert search.values(study.begin("trial-0000").config) == search.first()
     assert [x.state for x in journal(tmp_path)] == [TrialState.RUNNING, TrialState.WAITING]
     study.end("trial-0000", None)
@@ -144,7 +144,7 @@ def test_a_search_continues_where_its_driver_died_before_it_published_a_trial(
     unpublished, values = tmp_path / "trial-0002.attempt-1", search.first()
     leave(search, unpublished, values | {"learning_rate_factor": 0.7}, until=3)
     leave_pruned(unpublished, 3, 9.0)
-    study = Study(SearchCells(tmp_path))
+    study = Study(SearchRuns(tmp_path))
     found = [search.values(study.begin(name).config) for name in search.names[:3]]
     assert found[0] == values and found[2]["learning_rate_factor"] == 0.7
 
@@ -154,7 +154,7 @@ def test_a_trial_of_another_search_is_left_out(tmp_path: Path) -> None:
     other = search_of(seed=2)
     leave(other, tmp_path / "trial-0000", other.first())
     leave(search, tmp_path / "trial-0001", search.first() | {"learning_rate_factor": 77.0})
-    Study(SearchCells(tmp_path))
+    Study(SearchRuns(tmp_path))
     assert [x.state for x in journal(tmp_path)] == [TrialState.FAIL, TrialState.FAIL]
     assert "is not a trial of this search" in SearchFolder(tmp_path).trials()[0].reason
 
@@ -163,18 +163,18 @@ def test_a_trial_under_way_whose_configuration_is_damaged_continues_with_that_of
     tmp_path: Path,
 ) -> None:
     search = small_search(tmp_path)
-    study, known = Study(SearchCells(tmp_path)), list[Any]()
+    study, known = Study(SearchRuns(tmp_path)), list[Any]()
     for name in search.names[:3]:
         known.append(search.values(study.begin(name).config))
         leave(search, tmp_path / f"{name}.attempt-1", known[-1], until=0)
     damaged = tmp_path / f"{search.names[1]}.attempt-1" / "config.json"
     damaged.write_text("{")
-    study = Study(SearchCells(tmp_path))
+    study = Study(SearchRuns(tmp_path))
     again = [search.values(study.begin(name).config) for name in search.names[:4]]
     assert again[:3] == known
     (tmp_path / STUDY_FILE).unlink()
-    with pytest.raises(InputError, match=rf"{damaged}, which cannot be read, nor in study.log"):
-        Study(SearchCells(tmp_path))
+    with pytest.raises(InputError, match=rf"{damaged} cannot be read and study.log"):
+        Study(SearchRuns(tmp_path))
 
 
 def told(root: Path) -> list[tuple[Any, ...]]:
@@ -195,7 +195,7 @@ def test_whatever_is_wrong_with_the_journal_the_files_decide(tmp_path: Path, dam
     root = tmp_path / "search"
     small_search(root, trials=4, pruner="hyperband")
     work_on(root, bowl, count=3)
-    Study(SearchCells(root))
+    Study(SearchRuns(root))
     expected, path = told(root), root / STUDY_FILE
     content = path.read_bytes()
     if damage == "garbage":
@@ -213,9 +213,9 @@ def test_whatever_is_wrong_with_the_journal_the_files_decide(tmp_path: Path, dam
     elif damage == "other":
         path.write_bytes(content.replace(b"base_lr-tiny", b"base_lr-tinx"))
     else:  # a trial that has not begun, with values that the space does not have
-        Study(SearchCells(root)).begin("trial-0003")
+        Study(SearchRuns(root)).begin("trial-0003")
         path.write_bytes(re.sub(rb"(warmup_steps\W+\w+_internal\W+)[\d.]+", rb"\g<1>9e9", content))
-    Study(SearchCells(root))
+    Study(SearchRuns(root))
     assert told(root)[:3] == expected[:3]
     if damage == "directory":
         assert [x.name for x in root.glob("study.log.*.broken/*")] == ["mine.txt"]
@@ -248,9 +248,9 @@ def test_a_search_without_a_finite_perplexity_ends(
     search = small_search(tmp_path, trials=trials)
     for name in search.names[:in_vain]:
         give_up(search, tmp_path, name, {**search.first()}, "training diverged at step 7")
-    cells = SearchCells(tmp_path)
+    planned = SearchRuns(tmp_path)
     with pytest.raises(InputError) as error:
-        Study(cells).begin(search.names[-1])
+        Study(planned).begin(search.names[-1])
     assert str(error.value).startswith(
         f"none of {in_vain} trials of base_lr-tiny had a finite perplexity (the last: training "
         "diverged at step 7): narrow the space"

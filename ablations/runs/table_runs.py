@@ -1,4 +1,4 @@
-"""Cells of a table: each row with each seed."""
+"""A table's runs: each row with each seed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from experiments.records.run import Run
 from transformer.evaluation.counts import run_flops
 
 
-class TableCells:
-    """The runs of the plan in ``root``, as :class:`ablations.runs.study.Cells` says.
+class TableRuns:
+    """The runs of the table in ``root``, as :class:`ablations.runs.study.PlannedRuns`.
 
-    Optuna's trials have the measures of the validation set as values; it samples and prunes none.
+    The values of Optuna's trials are the scores on the validation set; it neither samples nor
+    prunes them.
     """
 
     prunes = False
@@ -77,7 +78,7 @@ class TableCells:
         return self.plan.experiment(self._cells[name])
 
     def _take_edits(self) -> None:
-        """Take over the sources of rows' classes, which a user may edit while the table trains."""
+        """Follow edits of the rows' classes, which a user may change while the table trains."""
         plan = with_current_sources(self.plan)
         if plan != self.plan:
             self.plan, self.folder = plan, TableFolder(self.root, plan)

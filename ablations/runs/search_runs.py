@@ -1,4 +1,4 @@
-"""The trials of a search in Optuna's terms."""
+"""A search's trials, sampled and pruned by Optuna."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablations.files import STUDY_FILE
 from ablations.folder import SearchFolder
 from ablations.search.search import FACTOR, Search, trial_name
-from ablations.search.trials import Trial, count_best, ended_trial, ranked, refuse_hopeless
+from ablations.search.trials import SearchTrial, check_any_finite, count_best, ended_trial, ranked
 from ablations.tables.changes import is_option
 from experiments.records.experiment import CONFIG_FILE, Experiment
 from experiments.records.progress import RunState
 from experiments.records.run import Run
 from transformer.errors import InputError
 
-# For each bracket of Hyperband, which has a TPE model: ten would be most of a search.
+# Random trials before TPE, in each bracket of Hyperband: Optuna's ten would be most of a search.
 _STARTUP_TRIALS = 5
 _MODEL_DRAWS = 20
 _EVEN_DRAWS = 1_000
 
 
-class SearchCells:
-    """The trials of the search in ``root``, as :class:`ablations.runs.study.Cells` says.
+class SearchRuns:
+    """The trials of the search in ``root``, as :class:`ablations.runs.study.PlannedRuns`.
 
-    They minimise the perplexity of the validation set and are pruned on it, by default by Hyperband
-    (https://arxiv.org/abs/1603.06560). Only the rungs that they have passed are not in
-    files: a new study lacks them.
+    They minimise the perplexity of the validation set and are pruned by it, with Hyperband by
+    default (https://arxiv.org/abs/1603.06560). The rungs that a trial passed are only in Optuna's
+    journal: if it is lost, a new study lacks them.
     """
 
     prunes = True
@@ -56,7 +56,7 @@ class SearchCells:
         self.title = self.folder.title
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """None: a trial may be pruned, which only its own training is."""
+        """No others: a trial may be pruned, so it needs a training of its own."""
         del name
         return ()
 
@@ -80,7 +80,7 @@ class SearchCells:
         return study
 
     def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        """All trials up to the last that has begun, and the base; what has not ended waits."""
+        """All trials up to the last that has begun, at least the base; unfinished ones wait."""
         by_name = {trial_name(trial.number): trial for trial in known}
         found = [self._restore(name, by_name.get(name)) for name in self.names]
         while found and found[-1] is None:
@@ -90,7 +90,7 @@ class SearchCells:
     def _restore(self, name: str, known: FrozenTrial | None) -> FrozenTrial | None:
         run, trial = self.folder.read(name), self.folder.trial(name)
         found, has_ended = to_optuna(self.search, trial), run.has_ended
-        # One that a killed driver had not yet published waits, and is published as it begins again.
+        # A trial that ended, but that a killed driver did not publish, waits to be published.
         if found is not None and has_ended:
             if known is not None:
                 found.system_attrs = _of_journal(known, trial.curve)
@@ -104,16 +104,18 @@ class SearchCells:
                 return create_trial(state=TrialState.FAIL)
             if not values:
                 raise InputError(
-                    f"the settings of {name} are neither in {run.directory / CONFIG_FILE}, which "
-                    f"cannot be read, nor in {STUDY_FILE}: remove {run.directory}"
+                    f"the settings of {name} are lost, as {run.directory / CONFIG_FILE} cannot be "
+                    f"read and {STUDY_FILE} does not have them: remove {run.directory}"
                 )
         if not values and known is None:
             return None
-        of_space = {x: y for x, y in distributions(self.search).items() if x in values}
+        of_space = {
+            name: kind for name, kind in distributions(self.search).items() if name in values
+        }
         return create_trial(state=TrialState.WAITING, params=values, distributions=of_space)
 
     def _known_values(self, known: FrozenTrial | None) -> dict[str, Any]:
-        """The values of a trial in the journal; empty if the space does not hold them."""
+        """The values of a trial in the journal; empty if they are not in the space."""
         values = {} if known is None else dict(known.params)
         try:
             if values.keys() != used(self.search, values).keys():
@@ -124,9 +126,9 @@ class SearchCells:
 
     def ask(self, study: optuna.Study, name: str) -> optuna.Trial:
         known = study.get_trials(deepcopy=False)
-        self._sampler.tried = [x.params for x in known]
-        if not any(x.value is not None and isfinite(x.value) for x in known):
-            refuse_hopeless(self.search, self.folder.trials())
+        self._sampler.tried = [trial.params for trial in known]
+        if not any(trial.value is not None and isfinite(trial.value) for trial in known):
+            check_any_finite(self.search, self.folder.trials())
         trial = study.ask(always_used(self.search))
         for option, distribution in used(self.search, trial.params).items():
             if option not in trial.params:
@@ -142,8 +144,8 @@ class SearchCells:
 
 
 def _of_journal(known: FrozenTrial, curve: Mapping[int, float]) -> dict[str, Any]:
-    """What only the journal has of a trial that ended: the rungs that it passed, each with a value
-    of its ``curve``.
+    """The rungs that an ended trial passed, which only the journal has; each has a value of the
+    trial's ``curve``.
     """
     found = known.system_attrs.items()
     rungs = {name: value for name, value in found if name.startswith("completed_rung")}
@@ -160,7 +162,7 @@ def _pruner(search: Search) -> BasePruner:
 
 
 def distributions(search: Search) -> dict[str, BaseDistribution]:
-    """The parameters of ``search`` as Optuna's distributions."""
+    """The hyperparameters of ``search`` as Optuna's distributions."""
     found: dict[str, BaseDistribution] = {}
     for each in search.parameters:
         if each.kind == "choice":
@@ -173,18 +175,18 @@ def distributions(search: Search) -> dict[str, BaseDistribution]:
 
 
 def used(search: Search, values: Mapping[str, Any]) -> dict[str, BaseDistribution]:
-    """Those of the parameters that a model with these ``values`` has."""
+    """The hyperparameters that a model with these ``values`` has."""
     names = {each.name for each in search.parameters if search.is_used(each, values)}
     return {name: x for name, x in distributions(search).items() if name in names}
 
 
 def always_used(search: Search) -> dict[str, BaseDistribution]:
-    """Those of the parameters that are no options of a class."""
+    """The hyperparameters that every model has: all but the options of classes."""
     return {name: x for name, x in distributions(search).items() if not is_option(name)}
 
 
 def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> None:
-    """Let the sampler choose one more parameter of a trial."""
+    """Let the sampler choose one more hyperparameter of a trial."""
     if isinstance(distribution, CategoricalDistribution):
         trial.suggest_categorical(name, distribution.choices)
     elif isinstance(distribution, IntDistribution):
@@ -194,12 +196,12 @@ def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> N
 
 
 class FeasibleSampler(RandomSampler):
-    """Samples all parameters of a trial together until they make a valid model within the budget.
+    """Samples all values of a trial together until they make a valid model within the budget.
 
-    They are drawn by the search's sampler; uniformly while there are few trials, or if it finds no
-    such model. Random numbers depend on the seed and the trial's number alone. As the same values
-    would be trained alike, those in ``tried`` are not drawn again unless a small space has no
-    others.
+    The search's sampler draws them; while there are few trials, or if it finds no such model, they
+    are drawn uniformly. Random numbers depend only on the seed and the trial's number. Values in
+    ``tried`` are not repeated, since a repeat would give identical numbers, until a small space is
+    exhausted.
     """
 
     tried: Sequence[Mapping[str, Any]] = ()
@@ -219,7 +221,7 @@ class FeasibleSampler(RandomSampler):
         digest = hashlib.sha256(f"{self._search.base.training.seed}/{trial.number}".encode())
         seed = int.from_bytes(digest.digest()[:4], "big")
         even = RandomSampler(seed=seed)
-        model: BaseSampler = even  # which samples nothing relative to other trials
+        model: BaseSampler = even  # it samples without regard to other trials
         if self._search.sampler == "tpe":
             model = TPESampler(
                 seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
@@ -235,7 +237,7 @@ class FeasibleSampler(RandomSampler):
                 for name, distribution in shared.items()
                 if name not in values
             }
-            # Few trials have an option, so it is drawn by itself.
+            # Only some trials have an option, so each is drawn independently.
             chooser = model if draw < _MODEL_DRAWS else even
             for name, distribution in used(self._search, values).items():
                 if name not in values:
@@ -250,20 +252,20 @@ class FeasibleSampler(RandomSampler):
         what = "" if budget is None else f" of at most {budget:,} parameters"
         raise InputError(
             f"no model{what} among {_EVEN_DRAWS:,} drawn from space {self._search.space!r} at "
-            f"scale {self._search.scale!r}: add smaller sizes to it, or raise its budget"
+            f"scale {self._search.scale!r}: add smaller sizes to the space, or raise its budget"
         )
 
 
 def check_feasible(search: Search) -> None:
-    """Check that a trial can be sampled."""
+    """Check that the space has a valid model within the budget."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(sampler=FeasibleSampler(search)).ask(always_used(search))
 
 
-def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
-    """The trial as Optuna's; None if it has no value.
+def to_optuna(search: Search, trial: SearchTrial) -> FrozenTrial | None:
+    """The trial as one of Optuna's; None if it has no value.
 
-    A trial that diverged becomes a pruned one, which the sampler avoids.
+    A diverged trial becomes a pruned one, so that the sampler avoids its values.
     """
     if trial.state not in (RunState.DONE, RunState.PRUNED, RunState.DIVERGED):
         return None
@@ -277,11 +279,11 @@ def to_optuna(search: Search, trial: Trial) -> FrozenTrial | None:
     )
 
 
-def importances(search: Search, trials: Sequence[Trial]) -> dict[str, float]:
-    """The importance of each parameter for being among the best quarter, as a share of 1, the
-    largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks of the trials.
-    Options are left out, as not all trials have them. Empty if the perplexities of too many trials
-    are alike.
+def importances(search: Search, trials: Sequence[SearchTrial]) -> dict[str, float]:
+    """How much each hyperparameter decides whether a trial is among the best quarter, in shares
+    that add up to 1, the largest first: PED-ANOVA (https://arxiv.org/abs/2304.10255) over the ranks
+    of the trials. Options are left out, as not all trials have them. Empty if too many trials have
+    about the same perplexity.
     """
     ended = ranked(trials)
     count = count_best(ended)
