@@ -182,7 +182,7 @@ def test_the_documented_measure_calls_comet_as_its_documentation_does(
     comet.download_model = lambda name: f"path of {name}"
     comet.load_from_checkpoint = lambda path: asked.append(path) or Model()
     monkeypatch.setitem(sys.modules, "comet", comet)
-    (tmp_path / "my_table.py").write_text(snippet("from comet import", "tables"))
+    (tmp_path / "my_table.py").write_text(snippet("from comet import", "own-tables"))
     table = load_table(str(tmp_path / "my_table.py"))
     (own,) = make_plan(table, TINY, table.rows, (1,)).own_measures
     text = (["one", "two"], ["eins", "zwei"])
