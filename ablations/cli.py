@@ -121,9 +121,10 @@ def run(
 ) -> int:
     """Train a table's missing runs, then write and print its report.
 
-    If it is interrupted, the same command continues from there. The runs and the report are in the
-    table's directory; you can add seeds and rows later. table1 trains nothing: it measures layers,
-    and takes only --directory, --device and --quick; without --quick it adds the larger sizes.
+    If it is interrupted, the same command continues where it stopped. The runs and the report are
+    in the table's directory; you can add seeds and rows later. table1 trains nothing: it measures
+    layers, and takes only --directory, --device and --quick; without --quick it adds the larger
+    sizes.
 
     Args:
         device: for table1, the device to measure on [default: a GPU if there is one]
@@ -168,7 +169,7 @@ def search(
     """Search a space of settings for the lowest perplexity, then write and print its report.
 
     The perplexity is that of the validation set; poor trials are ended early. If it is interrupted,
-    the same command continues from there; a larger --trials adds trials.
+    the same command continues where it stopped; a larger --trials adds trials.
 
     Args:
         space: a search space that list prints, or a file like my_space.py
@@ -373,7 +374,7 @@ def confirm(
 
     Args:
         row: the row to train, as report names it
-        seeds: seeds to train, such as 11-13; best those that the table does not have
+        seeds: seeds to train, such as 11-13, preferably not the table's own
         into: directory for the new runs [default: runs/confirm-TABLE-SCALE]
     """
     from ablations.run import run_confirmation

@@ -1,6 +1,6 @@
 """Tables with results, and their reports read back.
 
-``python -m tests.ablations.report.samples`` makes the expected reports in ``golden/`` anew.
+``python -m tests.ablations.report.samples`` makes the expected reports in ``golden/`` again.
 """
 
 from __future__ import annotations
