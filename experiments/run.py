@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from lightning.pytorch.strategies import DDPStrategy
 from experiments.callbacks.checkpoints import (
     AtomicCheckpointIO,
     Checkpoints,
-    check_whole,
+    can_continue,
     explain_restoring,
     keep_weights,
+    set_aside,
 )
 from experiments.callbacks.metrics import Clock, LogMetrics, ShowTraining, quieten_lightning
 from experiments.callbacks.stopping import StopEarly, StoppedError
@@ -225,10 +227,8 @@ def _train(
     """
     quieten_lightning()
     config = experiment.config.training
-    step, checkpoint = _find_start(experiment, directory)
     max_steps = session.limits.steps(config.max_steps)
-    if checkpoint is not None and step < max_steps:
-        check_whole(checkpoint)
+    step, checkpoint = _find_start(experiment, directory, max_steps)
     (directory / SUMS_FILE).unlink(missing_ok=True)  # from here on its files change
     display.start(RunState.TRAIN, max_steps, step)
     clock = Clock()
@@ -292,13 +292,18 @@ def _fit(
     return None
 
 
-def _find_start(experiment: Experiment, directory: Path) -> tuple[int, Path | None]:
+def _find_start(experiment: Experiment, directory: Path, max_steps: int) -> tuple[int, Path | None]:
     """The step and the checkpoint at which training begins; 0 and None for a new run."""
     with explain_out_of_memory(lambda: "reading the last checkpoint", "give the run more memory"):
-        found = newest_sound(directory) or (0, None)
+        step, checkpoint = newest_sound(directory) or (0, None)
         # Check all of them: even those that training does not continue from may be averaged.
         check_trainings((path for _, path in step_checkpoints(directory)), experiment.config)
-    return found
+        if checkpoint is None or step >= max_steps or can_continue(checkpoint):
+            return step, checkpoint
+    # A run loses its last checkpoint to a damaged disk after the others were reduced to weights.
+    warnings.warn(f"{checkpoint} has only the weights: starting over", stacklevel=2)
+    set_aside(directory)
+    return 0, None
 
 
 def _make_module(experiment: Experiment) -> TransformerModule:

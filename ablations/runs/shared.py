@@ -20,7 +20,7 @@ from experiments.records.result import save_result
 from experiments.records.run import read_run
 from experiments.records.source import has_changed
 from transformer.config import Config, training_digest
-from transformer.files import copy_plain
+from transformer.files import copy_plain, making, part_of, remove
 
 
 def has_training(directory: Path, config: Config) -> bool:
@@ -50,6 +50,7 @@ def take_training(directory: Path, config: Config, others: Iterable[Path]) -> Pa
     """
     if step_checkpoints(directory):
         return None
+    remove(part_of(directory / CHECKPOINTS))  # of a driver that was killed below
     for other in others:
         if has_training(other, config) and _is_whole(other):
             _take(other, directory)
@@ -87,13 +88,19 @@ def _is_whole(directory: Path) -> bool:
 
 
 def _take(source: Path, target: Path) -> None:
-    """Take the newest checkpoint last: if it is there after a kill, so are those before it."""
+    """Take the metrics, and then all checkpoints at once: a kill leaves all of them or none.
+
+    The run may have metrics of its own, of steps before its first checkpoint.
+    """
     if (source / METRICS_FILE).is_file():
-        copy_plain(source / METRICS_FILE, target / METRICS_FILE)
-    (target / CHECKPOINTS).mkdir(exist_ok=True)
-    for _, path in step_checkpoints(source):
-        copy = target / CHECKPOINTS / path.name
-        try:
-            os.link(path, copy)  # takes no space; safe, as a checkpoint is replaced, never changed
-        except OSError:  # such as on a file system without hard links
-            copy_plain(path, copy)
+        with making(target / METRICS_FILE) as part:
+            copy_plain(source / METRICS_FILE, part)
+    with making(target / CHECKPOINTS) as folder:
+        folder.mkdir()
+        for _, path in step_checkpoints(source):
+            copy = folder / path.name
+            try:
+                os.link(path, copy)  # takes no space; a checkpoint is replaced, never changed
+            except OSError:  # such as on a file system without hard links
+                copy_plain(path, copy)
+        remove(target / CHECKPOINTS)

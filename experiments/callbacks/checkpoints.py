@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from experiments.records.outputs import is_regular, step_checkpoints, to_average
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
 from transformer.errors import InputError
-from transformer.files import replacing
+from transformer.files import rename, replacing
 
 # Where Lightning keeps the moments of Adam, which take two thirds of a checkpoint.
 _MOMENTS = "optimizer_states"
@@ -94,18 +94,22 @@ def keep_weights(directory: Path, config: TrainingConfig, kept: int = 1) -> None
         warnings.warn(f"some checkpoints are kept whole: {error}", stacklevel=2)
 
 
-def check_whole(checkpoint: Path) -> None:
-    """Check that training can be continued from a checkpoint.
-
-    Raises:
-        InputError: if :func:`keep_weights` has left only its weights.
+def can_continue(checkpoint: Path) -> bool:
+    """Whether training can continue from a checkpoint: not once :func:`keep_weights` has left only
+    its weights.
     """
-    content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    if isinstance(content, dict) and content.get(_MOMENTS) == []:
-        raise InputError(
-            f"{checkpoint} has only the weights, as its run was scored without --keep-checkpoints: "
-            "training cannot continue from it; train in another directory"
-        )
+    try:
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:  # another rank was first to set it aside
+        return False
+    return not isinstance(content, dict) or content.get(_MOMENTS) != []
+
+
+def set_aside(directory: Path) -> None:
+    """Rename the checkpoints of a run that must start over, as they have only weights."""
+    for _, path in step_checkpoints(directory):
+        with suppress(FileNotFoundError):
+            rename(path, path.with_name(f"{path.name}.weights"))
 
 
 class Checkpoints(Callback):

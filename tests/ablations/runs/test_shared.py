@@ -18,6 +18,7 @@ from ablations.status.status import _only_scored
 from ablations.tables.find import Selection
 from ablations.tables.plan import load_plan
 from experiments.records.experiment import load_experiment
+from experiments.records.outputs import step_checkpoints
 from experiments.records.run import read_run
 from experiments.records.source import record_source
 from tests.ablations.samples import Call, prepare_stand_ins, started
@@ -148,6 +149,40 @@ def test_what_a_training_is_taken_from(mine: Path, out: Path, call: Call, tmp_pa
     assert [path.stat().st_ino for path in copies] == [
         (base / "checkpoints" / path.name).stat().st_ino for path in copies
     ]
+
+
+@pytest.mark.parametrize("links", [0, 1, 3])
+def test_a_kill_leaves_all_checkpoints_of_a_training_or_none(
+    mine: Path, out: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    """Taken by a run that had begun to train, but has lost its own checkpoints."""
+    assert call(f"{RUN} --rows base")[0] == 0
+    base, new = out / "base/seed-1", tmp_path / "new"
+    (base / "metrics.csv").write_text("step\n1500\n")
+    (new / "checkpoints").mkdir(parents=True)
+    (new / "checkpoints/step-00000300.ckpt.damaged").touch()
+    (new / "metrics.csv").write_text("step\n299\n")
+    config = load_plan(out).experiment(load_plan(out).cells[0]).config
+    names = {path.name for path in (base / "checkpoints").glob("*.ckpt")}
+    assert len(names) > 3
+    link, linked = os.link, []
+
+    def die(source: Path, target: Path) -> None:
+        if len(linked) == links:
+            raise KeyboardInterrupt
+        linked.append(link(source, target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", die)
+        patch.setattr("transformer.files.remove", lambda path: None)  # nobody cleans up
+        with pytest.raises(KeyboardInterrupt):
+            take_training(new, config, [base])
+    assert not step_checkpoints(new)
+    assert take_training(new, config, []) is None
+    assert {path.name for path in new.iterdir()} == {"checkpoints", "metrics.csv"}
+    assert take_training(new, config, [base]) == base
+    assert {path.name for path in (new / "checkpoints").iterdir()} == names
+    assert (new / "metrics.csv").read_text() == (base / "metrics.csv").read_text()
     assert take_training(new, config, [base]) is None  # it has one
 
 

@@ -23,7 +23,6 @@ from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.samples import last_checkpoint, outcome, result_of
 from transformer.config import override
-from transformer.errors import InputError
 
 
 def kept(directory: Path) -> dict[int, bool]:
@@ -123,18 +122,20 @@ def test_a_run_that_a_limit_ended_keeps_all_to_continue(
     assert outcome(tmp_path / "run") == outcome(finished)
 
 
-def test_training_cannot_continue_from_weights_and_a_line_says_why(
-    scored: Path, experiment: Experiment
+def test_a_run_that_has_lost_its_last_checkpoint_and_has_weights_alone_starts_over(
+    scored: Path, finished: Path, experiment: Experiment
 ) -> None:
     (scored / "result.json").unlink()
     newest = scored / "checkpoints/step-00000040.ckpt"
     newest.write_bytes(newest.read_bytes()[:1_001])
     with (
         pytest.warns(UserWarning, match="is damaged: continuing from the one before it"),
-        pytest.raises(InputError, match=r"30\.ckpt has only the weights.*--keep-checkpoints: "),
+        pytest.warns(UserWarning, match=r"30\.ckpt has only the weights: starting over"),
     ):
         run(experiment, scored)
-    assert (scored / "SHA256SUMS").exists()
+    assert outcome(scored) == outcome(finished)
+    assert kept(scored) == {30: True, 40: True}
+    assert (newest.parent / "step-00000030.ckpt.weights").is_file()
 
 
 def test_another_row_is_scored_with_kept_weights(
