@@ -131,7 +131,7 @@ def run_undisturbed(place: Place, directory: Path) -> Path:
         for cell in plan.cells:
             alone = cell.directory(directory)
             if place.step_seconds is None:
-                run(plan.experiment(cell), alone)
+                run(plan.experiment(cell), alone, keep_checkpoints=False)
             else:
                 new_run(alone, plan.experiment(cell))
                 prepare_stand_ins(directory, {})
