@@ -75,6 +75,7 @@ def test_a_number_that_is_not_finite_is_valid_json_and_comes_back(tmp_path: Path
             from_dict(Measured, values | {"here": wrong})
 
 
+@pytest.mark.slow
 def test_json_is_written_in_one_place():
     """Others make digests, variables of the environment or copies, which nobody else reads."""
     root = Path(__file__).parents[1]

@@ -170,6 +170,7 @@ def test_shards_of_unlike_machines_that_start_together_share_a_precision(
     assert load_plan(out).base.training.precision == "bf16"
 
 
+@pytest.mark.slow
 def test_a_table_runs_and_is_reported(
     out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_table_runs_and_is_reported(
             check_name("row", name)
 
 
+@pytest.mark.slow
 def test_a_tables_runs_are_compiled_or_not_as_its_command_says(out: Path, call: Call) -> None:
     """It is no part of their identity, so another call may say otherwise."""
     for option, expected in (("--no-compile", False), ("--compile", True), ("", None)):
@@ -199,6 +201,7 @@ def test_a_tables_runs_are_compiled_or_not_as_its_command_says(out: Path, call: 
     assert started(out) == ["base/seed-1", "narrow/seed-1"]
 
 
+@pytest.mark.slow
 def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Call) -> None:
     assert call(f"{RUN.replace('base,narrow', 'base')} --threads 3")[0] == 0
     assert "1 runs added to kept" in call("collect out --into kept")[1]
@@ -213,6 +216,7 @@ def test_a_table_adds_to_finished_runs_of_another_directory(out: Path, call: Cal
     assert not out.with_name("less").exists()
 
 
+@pytest.mark.slow
 def test_a_table_goes_on_in_a_directory_of_results(out: Path, call: Call) -> None:
     assert call(RUN.replace("base,narrow", "base"))[0] == 0
     assert call("collect out --into kept")[0] == 0
@@ -226,6 +230,7 @@ def test_a_table_goes_on_in_a_directory_of_results(out: Path, call: Call) -> Non
     assert sorted(Collection(out.with_name("more")).lines) == ["base/seed-1", "narrow/seed-1"]
 
 
+@pytest.mark.slow
 def test_a_table_continues_from_another_with_fewer_rows_after_a_kill(
     out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +350,7 @@ def test_a_signal_ends_with_its_exit_code(
     assert "the same command continues from here" in shown
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_is_replaced_by_the_same_command(out: Path, call: Call) -> None:
     prepare_stand_ins(out, {BASE: "hang"})
     command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *RUN.split()]
@@ -372,6 +378,7 @@ assert not {"torch", "lightning"} & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_what_answers_at_once_imports_nothing_heavy_and_nothing_imports_torch(out: Path) -> None:
     claim_plan(out, small_plan())
     done = subprocess.run(

@@ -30,6 +30,7 @@ def mine(out: Path, call: Call) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_row_is_trained_again_with_fresh_seeds(mine: Path, out: Path, call: Call) -> None:
     code, shown = call(CONFIRM)
     again = out.with_name("again")

@@ -99,6 +99,7 @@ def test_after_a_kill_the_wish_stays(mine: Path, out: Path, call: Call) -> None:
     assert started(out)[4:] == ["idea/seed-1", "idea/seed-2"]
 
 
+@pytest.mark.slow
 def test_a_row_that_a_setting_changes_is_stale(mine: Path, out: Path, call: Call) -> None:
     edit(mine, "model=Idea", "d_ff=1024")
     assert call(RUN)[0] == 0
@@ -107,6 +108,7 @@ def test_a_row_that_a_setting_changes_is_stale(mine: Path, out: Path, call: Call
     assert started(out) == ["base/seed-1", "idea/seed-1"]
 
 
+@pytest.mark.slow
 def test_rows_and_files_may_be_renamed(mine: Path, out: Path, call: Call) -> None:
     assert call(f"{RUN} --seeds 1,2")[0] == 0
     edit(mine, 'row("idea"', 'row("thought"')
@@ -118,6 +120,7 @@ def test_rows_and_files_may_be_renamed(mine: Path, out: Path, call: Call) -> Non
     assert call("verify out")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_row_may_be_removed_and_come_back(mine: Path, out: Path, call: Call) -> None:
     assert call(RUN)[0] == 0
     edit(mine, ', row("idea", model=Idea)', ",")
@@ -128,6 +131,7 @@ def test_a_row_may_be_removed_and_come_back(mine: Path, out: Path, call: Call) -
     assert "2 of 2 runs finished" in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_class_is_edited_while_its_table_trains(mine: Path, out: Path, call: Call) -> None:
     """Those that begin later have the new source, and the earlier ones are stale."""
     prepare_stand_ins(out, {"idea/seed-1": "slow"})
@@ -188,6 +192,7 @@ def test_a_collected_run_is_replaced_by_one_trained_again(
     assert call("verify kept")[0] == 0
 
 
+@pytest.mark.slow
 def test_results_of_other_settings_are_not_collected_into_others(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -216,6 +221,7 @@ def test_a_report_leaves_rows_out(mine: Path, out: Path, call: Call) -> None:
         assert code == 2 and said in shown
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_stale_once_it_changes(mine: Path, out: Path, call: Call) -> None:
     edit(mine, "import Transformer", "import TransformerModule")
     edit(mine, "Idea(Transformer)", "Idea(TransformerModule)")

@@ -144,6 +144,7 @@ while killed:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_after_a_kill_at_any_moment_the_next_start_gives_the_same_bytes(
     every: int, tiny_config: Config, tmp_path: Path

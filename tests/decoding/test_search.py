@@ -187,6 +187,7 @@ def test_cached_steps_give_the_logits_of_full_decoding(positions: Positions) -> 
     torch.testing.assert_close(torch.stack(steps, dim=1), full, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_result_depends_on_no_size_of_batches_or_number_of_threads(
     beam_size: int, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,7 @@ def test_perplexity_by_hand(
     assert perplexity(model, vocabulary, SOURCES, REFERENCES).per_token == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_each_line_is_translated_in_its_place_and_an_empty_one_stays_empty(
     beam_size: int, model: Transformer, vocabulary: Vocabulary

@@ -40,6 +40,7 @@ def test_list_prints_a_line_for_every_experiment(call: Command):
     assert ended.code == 0
 
 
+@pytest.mark.slow
 def test_help_and_list_import_nothing_slow():
     calls = [["list"], *([name, "--help"] for name in PROGRAM.commands)]
     script = (

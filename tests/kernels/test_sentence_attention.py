@@ -94,6 +94,7 @@ def test_a_side_without_tokens_is_no_error(queries: list[int], keys: list[int]) 
         assert gradient.shape == of.shape and not gradient.any()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch 2.14's own
 @kinds
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -106,6 +106,7 @@ def test_a_wide_search_finds_the_best_tree(vocabulary: Vocabulary, seed: int, al
 WORDS = ["a", "bed", "a▁b", ",", ".", "XX", "?", "(", ")", "f(a)", "é", "éa", "abad", "-LRB-"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     sentences=st.lists(

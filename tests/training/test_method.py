@@ -202,6 +202,7 @@ def test_the_weights_to_score_are_validated_and_written(config: Config, tmp_path
     assert found["valid_perplexity"] == pytest.approx(metrics["valid_perplexity"].item())
 
 
+@pytest.mark.slow
 def test_the_latest_weights_are_averaged_once_they_are_taken(config: Config) -> None:
     """Of nine steps every second is taken: after five there are two copies, after nine the last
     three.

@@ -79,6 +79,7 @@ def test_twenty_golden_losses(tiny_config: Config) -> None:
     assert trained.losses == pytest.approx(GOLDEN, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_training_equals_a_loop_written_by_hand(tiny_config: Config) -> None:
     """Two epochs of the plan; F.cross_entropy, equation 3 and Adam instead of ours."""
     steps = 31
@@ -141,6 +142,7 @@ def test_accumulation_changes_no_step(accumulate: int, steps: int, tiny_config: 
 
 
 # Lightning asks for a loader with a state; ours finds its place from the step alone.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
 @pytest.mark.parametrize(("accumulate", "threads"), [(1, 2), (2, 1)])
 def test_a_run_resumes_bit_for_bit_in_the_middle_of_an_epoch(

@@ -130,6 +130,7 @@ def read_lengths(corpus: str) -> npt.NDArray[np.int64]:
     return lengths[lengths.max(axis=1) <= 256]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [6_000, 25_000])
 @pytest.mark.parametrize("corpus", ["multi30k", "news", "europarl-ende", "tatoeba-ende"])
 def test_there_is_room_for_every_batch_of_three_epochs(corpus: str, tokens: int) -> None:

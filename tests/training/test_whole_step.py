@@ -81,6 +81,7 @@ def test_the_kind_of_steps_follows_width_device_and_option(
     assert wanted_kind(override(tiny_config, **settings), device, is_whole) == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
 def test_captured_steps_are_those_of_the_plain_training(
     clip_norm: float | None, tiny_config: Config, graphs: None
@@ -99,6 +100,7 @@ def test_captured_steps_are_those_of_the_plain_training(
     assert type(group["lr"]) is float and not group["capturable"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compile", [None, True], ids=["captured", "packed"])
 def test_replays_change_nothing_and_a_training_resumes_bit_for_bit(
     compile: bool | None,

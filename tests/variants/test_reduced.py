@@ -90,6 +90,7 @@ def test_weights_of_all_rows_by_a_closed_form(row: Row, scale: Any) -> None:
         assert count_parameters(config) == base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", all_but_first_slow(["quick", "small", "medium", "paper"]))
 def test_depths_have_the_weights_that_they_should(name: str) -> None:
     """10-3 and 2-9 those of 6-6, but for biases and gains; in units of an attention's."""

@@ -85,6 +85,7 @@ def test_a_port_in_use_is_replaced_by_the_next_free_one(
     assert found and int(found[1]) > port and f"http://127.0.0.1:{found[1]} " in second
 
 
+@pytest.mark.slow
 def test_the_page_shows_each_run_its_curve_and_the_log_of_what_failed(
     address: str, root: Path
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_class_of_the_project_that_was_edited_since_is_another_proposal(
     assert ask(command)[1]["name"] == "GeluTransformer-2"
 
 
+@pytest.mark.slow
 def test_a_method_is_tried_as_a_method(out: Path, idea: Path, ask: Any) -> None:
     edit(idea, "import Transformer", "import TransformerModule")
     edit(idea, "(Transformer)", "(TransformerModule)")
@@ -343,6 +344,7 @@ def test_refusals(arguments: str, said: str, idea: Path, call: Call) -> None:
     assert code == 2 and said in shown, shown
 
 
+@pytest.mark.slow
 def test_a_proposal_of_that_number_must_be_there(out: Path, ask: Any, call: Call) -> None:
     say(out, seeds_of("Idea", SAME))
     ask()

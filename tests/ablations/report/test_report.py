@@ -135,6 +135,7 @@ def test_a_row_alone_shows_its_seeds_and_bleu_stands_against_flops(tmp_path: Pat
     assert groups == {"paper, de": 5, "ours, de": 2, "paper, fr": 6, "ours, fr": 2}
 
 
+@pytest.mark.slow
 def test_the_labels_of_an_axis_of_flops_differ(tmp_path: Path) -> None:
     runs = {name: {1: 8.0 + place} for place, name in enumerate(("base", "agrees", "noise"))}
     specs: dict[str, Spec] = {}

@@ -102,6 +102,7 @@ def fill_curves(root: Path, *, averaged: bool = False) -> TableFolder:
     return TableFolder(root)
 
 
+@pytest.mark.slow
 def test_a_report_has_it_next_to_the_difference_in_perplexity(tmp_path: Path) -> None:
     folder = fill_curves(tmp_path)
     write_report(folder)
@@ -121,6 +122,7 @@ def test_a_report_has_it_next_to_the_difference_in_perplexity(tmp_path: Path) ->
     assert of_bleu == [None] * len(of_bleu)
 
 
+@pytest.mark.slow
 def test_speed_up_in_time_needs_measured_steps(tmp_path: Path) -> None:
     folder = fill_curves(tmp_path)
     assert compute_numbers(folder).speed_up_in_time("agrees") is None
@@ -141,6 +143,7 @@ def test_speed_up_in_time_needs_measured_steps(tmp_path: Path) -> None:
         StepTimes(device="a Xeon", commit="0123abc", turns=30, ratios={"x": 0.0})
 
 
+@pytest.mark.slow
 def test_curves_of_weights_that_were_not_scored_are_not_compared(tmp_path: Path) -> None:
     folder = fill_curves(tmp_path, averaged=True)
     assert not compute_numbers(folder).speed_ups

@@ -161,6 +161,7 @@ def test_a_run_that_diverged_has_a_result_and_is_never_tried_again(tmp_path: Pat
     assert [trial.state.name for trial in journal(tmp_path)] == ["COMPLETE"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_refused_is_given_up_and_not_tried_by_the_next_command(
     tmp_path: Path,
 ) -> None:
@@ -187,6 +188,7 @@ def test_if_all_rows_are_refused_for_one_reason_the_table_stops_and_none_is_give
     assert not any(read_run(cell.directory(tmp_path)).is_given_up for cell in plan.cells)
 
 
+@pytest.mark.slow
 def test_a_run_whose_text_is_missing_is_left_to_the_next_command(tmp_path: Path) -> None:
     told = list[str]()
     with pytest.raises(InputError, match=r"^base/seed-1: text.en does not exist$"):
@@ -250,6 +252,7 @@ def test_a_driver_without_a_node_says_how_many_runs_wait(tmp_path: Path) -> None
     assert told_of_no_node[0] == "no node with room is left: 2 runs wait for one"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_given_up_tells_why_and_is_tried_again_once_that_is_cleared(
     tmp_path: Path,
 ) -> None:
@@ -271,6 +274,7 @@ def test_a_run_that_is_given_up_tells_why_and_is_tried_again_once_that_is_cleare
     assert started(tmp_path).count("base/seed-1") == 3 and is_done(tmp_path, BASE)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:left out")
 def test_only_a_run_with_a_broken_file_is_repeated(tmp_path: Path) -> None:
     work_on(tmp_path, {})
@@ -287,6 +291,7 @@ def test_only_a_run_with_a_broken_file_is_repeated(tmp_path: Path) -> None:
     assert {"checkpoint", "config.json"} < left
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:left out")
 def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     work_on(tmp_path, {NARROW: "crash"}, retries=0)
@@ -349,6 +354,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
         work_on(tmp_path, {})
 
 
+@pytest.mark.slow
 def test_a_driver_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     thread = when(lambda: bool(started(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGHUP))
@@ -385,6 +391,7 @@ def test_the_first_signal_after_a_refusal_kills_nothing(
     assert told[-2] == "killing the runs"
 
 
+@pytest.mark.slow
 def test_an_orphan_is_left_to_end_by_itself_after_its_checkpoint(tmp_path: Path) -> None:
     """Its driver's end was the first signal to it, and a second would kill it."""
     orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
@@ -599,6 +606,7 @@ def test_the_next_attempt_has_the_files_and_the_earlier_one_can_write_nothing(
     assert left is not None and not left.failures
 
 
+@pytest.mark.slow
 def test_what_a_killed_attempt_left_half_written_goes_before_the_next_process_starts(
     tmp_path: Path,
 ) -> None:

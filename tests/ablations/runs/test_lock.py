@@ -74,6 +74,7 @@ def test_shards_exclude_those_that_share_runs(
         pass
 
 
+@pytest.mark.slow
 def test_shards_that_start_together_do_not_refuse_each_other(tmp_path: Path) -> None:
     with lock_runs(tmp_path, WHOLE):
         pass  # its file stays, and each shard looks at it

@@ -30,6 +30,7 @@ def test_each_committed_run_is_one_of_its_table(name: str) -> None:
     assert {*committed.cells} <= {*grown.cells}
 
 
+@pytest.mark.slow
 def test_changes_since_2017_are_not_trained_again(out: Path, call: Call) -> None:
     prepare_stand_ins(out, {})
     earlier = RESULTS / "since-small"

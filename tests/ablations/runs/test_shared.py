@@ -70,6 +70,7 @@ def test_rows_of_one_training_are_trained_once_a_seed(mine: Path, out: Path, cal
     assert len(started(out)) == 8
 
 
+@pytest.mark.slow
 def test_a_row_that_is_added_is_scored_with_a_finished_training(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_row_that_is_added_is_scored_with_a_finished_training(
     assert (out / "beam9/seed-1/metrics.csv").exists() == (out / "base/seed-1/metrics.csv").exists()
 
 
+@pytest.mark.slow
 def test_without_its_checkpoints_it_is_trained_again_once(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -95,6 +97,7 @@ def test_without_its_checkpoints_it_is_trained_again_once(
     ]
 
 
+@pytest.mark.slow
 def test_a_failed_training_is_not_tried_for_each_of_its_rows(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -109,6 +112,7 @@ def test_a_failed_training_is_not_tried_for_each_of_its_rows(
     assert starts(out / "beam9/seed-1") == ["1500"]
 
 
+@pytest.mark.slow
 def test_a_training_that_diverged_did_so_in_each_of_its_rows(
     mine: Path, out: Path, call: Call
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_training_that_diverged_did_so_in_each_of_its_rows(
     assert "diverged: 1 of 1" in call("report out")[1]
 
 
+@pytest.mark.slow
 def test_shards_do_not_divide_a_training(mine: Path, out: Path, call: Call) -> None:
     assert call(f"{RUN} --shard 1/2")[0] == 0
     assert sorted(started(out)) == ["average3/seed-1", "base/seed-1", "beam9/seed-1"]
@@ -202,6 +207,7 @@ def test_without_hard_links_a_training_is_copied(
     assert len([*(tmp_path / "new/checkpoints").iterdir()]) == 5
 
 
+@pytest.mark.slow
 def test_plan_and_status_count_a_training_once(mine: Path, out: Path, call: Call) -> None:
     wanted = Selection(scale="tiny", seeds="1,2", directory=out)
     found = plan_table(str(mine), wanted, device="H100", devices=1, places=Places())

@@ -63,6 +63,7 @@ def test_an_option_is_drawn_only_in_trials_of_its_class(tmp_path: Path) -> None:
     assert {x["method"] for x in found} == set(search.parameters[0].choices)
 
 
+@pytest.mark.slow
 def test_a_search_with_options_is_restored_reported_and_confirmed(tmp_path: Path) -> None:
     search = small_search(tmp_path, SPACE, trials=4)
     trials = [

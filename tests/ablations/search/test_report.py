@@ -345,6 +345,7 @@ def test_the_axis_of_perplexity_belongs_to_finished_trials() -> None:
     assert not draw_search(SEARCH, TRIALS[:2], {})
 
 
+@pytest.mark.slow
 def test_the_axis_of_perplexity_has_all_labels_that_fit() -> None:
     trials = [replace(TRIALS[0], perplexity=value) for value in (6.6, 7.8)]
     shown = to_svg(draw_search(SEARCH, trials, {})["history"])

@@ -78,6 +78,7 @@ def test_a_search_continues_where_its_text_has_moved(tmp_path: Path) -> None:
     assert states == ["done", "done", "waiting"]
 
 
+@pytest.mark.slow
 def test_what_ended_is_copied_and_the_rest_is_searched_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def call(arguments: str) -> int:
     return PROGRAM.run(arguments.split())
 
 
+@pytest.mark.slow
 def test_it_measures_small_sizes_first_and_after_ctrl_c_continues(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_what_cannot_be_done_is_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_committed_report_is_that_of_the_committed_measurements(tmp_path: Path) -> None:
     shutil.copy(COMMITTED / "layers.json", tmp_path)
     write_layers_report(LayersFolder(tmp_path))
@@ -201,6 +203,7 @@ def test_only_the_recurrent_layer_has_a_chain_as_long_as_its_input(name: str) ->
     assert (short, long) == ((3, 29) if name == paper.RECURRENT else (short, short))
 
 
+@pytest.mark.slow
 def test_measurements_are_collected_with_their_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_report_compares_rows_by_it_and_leaves_scores_of_another_source_out(
     assert [record["errors"] for record in records] == [20.0, 24.0, 22.0, 16.0, 20.0, None]
 
 
+@pytest.mark.slow
 def test_run_again_scores_finished_runs_and_trains_nothing(
     out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_run_again_scores_finished_runs_and_trains_nothing(
     assert "finished runs scored" not in call(RUN)[1]
 
 
+@pytest.mark.slow
 def test_a_function_that_fails_is_not_called_for_each_run(
     out: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

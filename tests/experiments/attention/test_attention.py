@@ -72,6 +72,7 @@ def test_word_pieces_that_continue_a_word_are_marked() -> None:
     assert found.queries == found.keys == ["<s>", "lad", "·der", "</s>"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_has_the_heads_that_were_asked_for(
     ending: str, finished: Path, tmp_path: Path, call: Command
@@ -111,6 +112,7 @@ def test_the_page_is_written_into_the_run(copy: Path, call: Command):
     assert not re.search(r'(src|href)="(?!data:|#)', page)
 
 
+@pytest.mark.slow
 def test_stacks_of_different_depths_are_drawn(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
@@ -215,6 +217,7 @@ def test_words_are_reached_by_the_keyboard(page: Page) -> None:
     assert kept.count() == 0 and count(page) == 2 * len(SOURCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
 def test_anyone_can_read_it(path: Path, browser: Browser, width: int, scheme: Scheme) -> None:
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)

@@ -70,6 +70,7 @@ def test_both_means_are_scored_and_the_translations_of_one_kept(folder: Path, tm
     assert "(mean of 3 checkpoints)" in result_lines(result)[2]
 
 
+@pytest.mark.slow
 def test_several_references_are_all_scored_with(
     folder: Path, tmp_path: Path, call: Command
 ) -> None:
@@ -151,6 +152,7 @@ def _translate(directory: Path, text: bytes) -> list[str]:
     return list(translate_stream(directory, io.BytesIO(text)))
 
 
+@pytest.mark.slow
 def test_every_line_is_translated_in_its_place(
     finished: Path, call: Command, monkeypatch: pytest.MonkeyPatch
 ):

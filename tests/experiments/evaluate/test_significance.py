@@ -31,6 +31,7 @@ def worsened(share: float, seed: int) -> list[str]:
 GOOD, AS_GOOD, BAD = worsened(0.1, 1), worsened(0.1, 2), worsened(0.4, 3)
 
 
+@pytest.mark.slow
 def test_a_large_difference_is_found_in_either_order_with_the_scores_of_sacrebleu() -> None:
     forth = compare_lines(("good", GOOD), ("bad", BAD), REFERENCES)
     back = compare_lines(("bad", BAD), ("good", GOOD), REFERENCES)
@@ -47,6 +48,7 @@ def test_a_large_difference_is_found_in_either_order_with_the_scores_of_sacreble
     )
 
 
+@pytest.mark.slow
 def test_equal_scores_and_a_difference_of_chance_are_within_noise() -> None:
     chance = compare_lines(("one", GOOD), ("other", AS_GOOD), REFERENCES)
     assert chance.difference != 0 and chance.p_value > 0.05

@@ -374,6 +374,7 @@ def test_an_export_that_cannot_be_evaluated_is_named(
     assert ended.code == 2 and len(ended.lines) == 1 and said in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_full_disk_leaves_nothing_behind(
     format: str, finished: Path, command: Command, tmp_path: Path

@@ -28,6 +28,7 @@ class Call:
         return function, tuple(arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -232,6 +232,7 @@ def test_a_checkpoint_of_other_data_is_refused(own_run: tuple[Path, Path]):
         run(tiny_experiment(own), directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"seed": 2}, {"learning_rate_factor": 0.9}])
 def test_a_checkpoint_of_another_training_is_refused(
     changes: dict[str, Any], own_run: tuple[Path, Path], tmp_path: Path, call: Command

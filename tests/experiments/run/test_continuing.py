@@ -148,6 +148,7 @@ def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without
     assert before.train_seconds / 2 < after.train_seconds <= before.train_seconds
 
 
+@pytest.mark.slow
 def test_a_run_continues_where_its_text_has_moved_but_not_on_other_text(
     finished: Path, experiment: Experiment, folder: Path, tmp_path: Path
 ):
@@ -165,6 +166,7 @@ def test_a_run_continues_where_its_text_has_moved_but_not_on_other_text(
     assert load_experiment(directory) == there
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_minutes_are_up_and_is_scored(folder: Path, tmp_path: Path):
     experiment = tiny_experiment(folder, max_steps=100_000)
     limits = Limits(max_minutes=0.5 / 60)
@@ -185,6 +187,7 @@ def _course(directory: Path) -> tuple[list[str], list[int], int]:
     return metrics, steps, last_checkpoint(directory)["epoch"]
 
 
+@pytest.mark.slow
 def test_a_run_may_continue_with_another_number_of_parts(
     finished: Path, experiment: Experiment, tmp_path: Path
 ):
@@ -196,6 +199,7 @@ def test_a_run_may_continue_with_another_number_of_parts(
     assert _course(tmp_path) == _course(finished)
 
 
+@pytest.mark.slow
 def test_a_run_ended_by_max_steps_and_then_by_a_full_disk_continues_as_if_it_had_not_been(
     finished: Path, experiment: Experiment, command: Command, tmp_path: Path
 ):
@@ -232,6 +236,7 @@ def test_a_signal_or_a_full_disk_while_torch_writes_is_no_crash(
         AtomicCheckpointIO().save_checkpoint({"step": torch.zeros(7)}, tmp_path / "x.ckpt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [1, 2])
 def test_damaged_newest_checkpoints_cost_only_their_steps(
     damaged: int, unfinished: Path, finished: Path, experiment: Experiment
@@ -365,6 +370,7 @@ class _Clock(Clock):
     on_train_start = on_train_batch_end
 
 
+@pytest.mark.slow
 def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -236,6 +236,7 @@ def test_lack_of_memory_is_recognised_and_other_errors_are_kept(
         raise error
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_fit_into_memory_says_what_to_change(
     folder: Path, command: Command, tmp_path: Path
 ):
@@ -287,6 +288,7 @@ def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
     return begin(*words, stdin=None, environment=environment)
 
 
+@pytest.mark.slow
 def test_two_ranks_take_the_global_batches_of_one_process(
     folder: Path, begin: Start, tmp_path: Path
 ):

@@ -113,6 +113,7 @@ def test_on_a_full_disk_they_stay_whole_and_the_result_is_saved(
     assert outcome(unfinished) == outcome(finished)
 
 
+@pytest.mark.slow
 def test_a_run_that_a_limit_ended_keeps_all_to_continue(
     finished: Path, experiment: Experiment, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_another_row_is_scored_with_kept_weights(
     assert last_checkpoint(new)["global_step"] == 40
 
 
+@pytest.mark.slow
 def test_train_keeps_weights_and_all_with_the_option(
     folder: Path, call: Command, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_each_method_of_the_docs_trains_and_resumes_bit_for_bit(
         assert rates == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", all_but_first_slow(OWN))
 def test_each_method_of_the_project_trains_and_resumes_bit_for_bit(
     name: str, twenty: Experiment, tmp_path: Path
@@ -93,6 +94,7 @@ def test_each_method_of_the_project_trains_and_resumes_bit_for_bit(
     assert not torch.equal(scored[key], end["state_dict"][f"model.{key}"])
 
 
+@pytest.mark.slow
 def test_what_a_method_says_is_scored_and_exported(
     twenty: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +109,7 @@ def test_what_a_method_says_is_scored_and_exported(
     assert not torch.equal(model["embedding.weight"], saved["model.embedding.weight"])
 
 
+@pytest.mark.slow
 def test_a_run_with_the_name_of_an_earlier_version_goes_on(
     twenty: Experiment, tmp_path: Path, call: Command
 ) -> None:

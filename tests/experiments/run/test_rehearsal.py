@@ -90,6 +90,7 @@ def fill_sacrebleu(folder: Path, pairs: list[tuple[str, str]]) -> None:
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_from_a_failing_server_to_a_score(
     tmp_path: Path, begin: Start, call: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

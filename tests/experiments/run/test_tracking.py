@@ -266,6 +266,7 @@ def test_a_table_refused_by_wandb_is_a_warning(tmp_path: Path):
         )
 
 
+@pytest.mark.slow
 def test_tensorboard_has_each_step_once_after_a_resume(folder: Path, tmp_path: Path):
     experiment = tiny_experiment(
         folder, max_steps=6, checkpoint_every_steps=2, validate_every_steps=3
