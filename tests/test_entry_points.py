@@ -40,6 +40,7 @@ def test_the_help_of_each_command_is_whole_and_its_examples_parse(module: str, n
             assert re.search(r"\[default: [^]]+\]$", said), f"{name} {argument.name}: {said}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_the_version_is_printed(module: str) -> None:
     command = [sys.executable, "-m", module, "--version"]

@@ -104,6 +104,7 @@ def test_a_change_in_a_folder_on_the_path_is_of_the_wide_record_alone(tmp_path: 
     assert not has_changed_since(record)  # as on another machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "is_noticed"),
     [

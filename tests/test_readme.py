@@ -208,6 +208,7 @@ def test_the_api_page_has_all_public_names() -> None:
 ERRORS = ("InputError", "BlockedError", "VocabularySizeError", "OutOfMemoryError")
 
 
+@pytest.mark.slow
 def test_each_error_of_the_questions_is_one_that_the_project_has() -> None:
     page = (DOCS / "faq.md").read_text("utf-8")
     patterns = [
@@ -277,6 +278,7 @@ def test_the_library_example_trains_scores_loads_and_translates(
     assert len(found) == 2 and all(line.startswith("drei vier") for line in found)
 
 
+@pytest.mark.slow
 def test_the_library_example_reads_results(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -281,6 +281,7 @@ def test_a_directory_of_something_else_is_refused(out: Path, call: Call) -> None
         (out / file).unlink()
 
 
+@pytest.mark.slow
 def test_a_call_that_is_refused_changes_no_plan(out: Path, call: Call) -> None:
     assert call(RUN)[0] == 0
     before = (out / "table.json").read_bytes()

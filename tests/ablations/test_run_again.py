@@ -206,6 +206,7 @@ def test_results_of_other_settings_are_not_collected_into_others(
     assert code == 2 and "kept/idea/seed-1 has other settings (model.d_ff: 128 -> 64)" in shown
 
 
+@pytest.mark.slow
 def test_a_report_leaves_rows_out(mine: Path, out: Path, call: Call) -> None:
     assert call(RUN)[0] == 0
     for option in ("--rows base", "--without idea"):

@@ -118,6 +118,7 @@ def enumerate_finished(model: Transformer, src: Tensor, limit: int) -> dict[Hypo
     return finished
 
 
+@pytest.mark.slow
 @alphas
 @pytest.mark.parametrize("end", [-2.0, 0.0])
 def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) -> None:
@@ -137,6 +138,7 @@ def test_an_exhaustive_beam_finds_the_best_hypothesis(alpha: float, end: float) 
     assert len(lengths) > 1, "hypotheses of one length show nothing of the penalty"
 
 
+@pytest.mark.slow
 @alphas
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
 def test_beam_search_equals_its_plain_definition(beam_size: int, alpha: float) -> None:
@@ -224,6 +226,7 @@ def measure_steps(
     return figures
 
 
+@pytest.mark.slow
 def test_finished_sentences_stay_until_they_are_an_eighth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removing copies everything that stays; sentences that stay change no result."""
     model = lively_model(LARGE, end=2.0)
@@ -247,6 +250,7 @@ def test_a_search_stops_when_no_live_hypothesis_can_win(monkeypatch: pytest.Monk
     assert found == [[]] and sizes == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_keys_and_values_fit_into_memory(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the beam and the length: more sentences make more batches."""

@@ -62,6 +62,7 @@ def test_chrf_is_the_mean_of_f_scores_over_orders_of_characters() -> None:
         chrf(HYPOTHESES[:2], TRUTHS)
 
 
+@pytest.mark.slow
 def test_each_of_several_references_counts() -> None:
     """A translation that is one of them, each in another line, is perfect."""
     first = [

@@ -87,6 +87,7 @@ def test_prepare_says_what_its_filters_leave_out(tmp_path: Path, call: Command):
     assert call("verify", *words).stdout.endswith("files, all as they were\n")
 
 
+@pytest.mark.slow
 def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path, call: Command):
     folder = shutil.copytree(folder, tmp_path / folder.name)
     options = "--vocab-size 61 --max-steps 2 --set dropout=0.3 --set max_extra_length=5 --seed 5"
@@ -107,6 +108,7 @@ def test_train_prints_the_scores_and_the_directory(folder: Path, tmp_path: Path,
     assert "train.en changed; restore it, or start a new run" in call(*words).stderr
 
 
+@pytest.mark.slow
 def test_a_rank_that_nobody_gave_is_ignored(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Command
 ):
@@ -295,6 +297,7 @@ def test_wrong_arguments_are_refused_in_one_line_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_too_large_a_vocabulary_is_refused_and_can_be_corrected(
     folder: Path, tmp_path: Path, call: Command
 ):

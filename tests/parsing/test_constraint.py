@@ -133,6 +133,7 @@ def test_every_output_is_a_tree_over_its_sentence(
         assert to_penn(again) == to_penn(tree)
 
 
+@pytest.mark.slow
 def test_a_model_that_only_opens_brackets_stays_within_the_depth(vocabulary: Vocabulary) -> None:
     spelling = Spelling(vocabulary, "words")
     model = of_size(vocabulary)

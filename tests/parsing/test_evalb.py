@@ -87,6 +87,7 @@ def test_a_parse_over_other_words_is_refused() -> None:
         evaluate_parses([read("(S (N a) (N b))")], [read("(S (N a))")])
 
 
+@pytest.mark.slow
 def test_equal_to_pyevalb_and_supar() -> None:
     """What PYEVALB 0.1.3 and supar 1.1.4 count for 400 random trees, each with a damaged copy.
 

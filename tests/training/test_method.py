@@ -123,6 +123,7 @@ def test_a_loss_is_trained_on_and_validation_stays_the_papers(config: Config) ->
         assert run.callback_metrics[name].item() == pytest.approx(theirs, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_learning_rate_and_an_optimizer_are_used(config: Config) -> None:
     _, plain, _ = fit(TransformerModule(config))
     _, slow, _ = fit(Slow(config))
@@ -136,6 +137,7 @@ def test_a_learning_rate_and_an_optimizer_are_used(config: Config) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_two_passes_of_a_step_draw_different_masks_which_belong_to_the_batch(
     threads: int, config: Config, set_threads: Callable[[int], None]
@@ -147,6 +149,7 @@ def test_two_passes_of_a_step_draw_different_masks_which_belong_to_the_batch(
     assert same.losses == found.losses and torch.equal(flat(again), flat(module))
 
 
+@pytest.mark.slow
 def test_a_step_that_logs_nothing_is_logged_all_the_same(config: Config) -> None:
     _, expected, _ = fit(TransformerModule(config))
     _, found, _ = fit(Bare(config))
@@ -165,6 +168,7 @@ def test_a_step_that_returns_no_loss_is_refused(config: Config) -> None:
         fit(Empty(config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compile", "kind"), [(None, "plain"), (True, "compiled")])
 @pytest.mark.parametrize("method", all_but_first_slow([Doubled, Twice, Bare, LatestWeights]))
 def test_steps_in_one_piece_do_not_go_past_a_method(
@@ -176,6 +180,7 @@ def test_steps_in_one_piece_do_not_go_past_a_method(
     assert found.losses == expected.losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Slow, Frozen, NAdamW, Lion, ScheduleFree, Soap])
 def test_steps_in_one_piece_take_a_methods_optimizer_and_learning_rate(
     method: type[TransformerModule], config: Config, graphs: None
@@ -186,6 +191,7 @@ def test_steps_in_one_piece_take_a_methods_optimizer_and_learning_rate(
     assert found.losses == pytest.approx(expected.losses, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_weights_to_score_are_validated_and_written(config: Config, tmp_path: Path) -> None:
     plain, _, _ = fit(TransformerModule(config), val_check_interval=7)
     module, _, run = fit(Averaged(config), val_check_interval=7)

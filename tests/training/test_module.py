@@ -73,6 +73,7 @@ def flat(module: torch.nn.Module) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
+@pytest.mark.slow
 def test_twenty_golden_losses(tiny_config: Config) -> None:
     """Other machines and versions of torch add in another order: they agree to a thousandth."""
     _, trained = fit(override(tiny_config, dropout=0.1), max_steps=20)
@@ -129,6 +130,7 @@ def test_overfitting_takes_the_same_batches_again(tiny_config: Config) -> None:
 
 
 # The most parts are more than a batch has pairs.
+@pytest.mark.slow
 @pytest.mark.parametrize(("accumulate", "steps"), [(4, 5), (37, 1)])
 def test_accumulation_changes_no_step(accumulate: int, steps: int, tiny_config: Config) -> None:
     config = override(tiny_config, log_every_steps=1, clip_norm=1.0)
@@ -281,6 +283,7 @@ def test_training_never_waits_for_a_gpu(tiny_config: Config) -> None:
             torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.slow
 def test_bf16_trains_as_fp32_does(tiny_config: Config) -> None:
     _, expected = fit(tiny_config, max_steps=7)
     module, found = fit(override(tiny_config, precision="bf16"), max_steps=7)

@@ -19,6 +19,7 @@ CPU = torch.device("cpu")
 INTEL, AMD = {"cpu_name": "Intel Xeon"}, {"cpu_name": "AMD EPYC"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
 def test_the_peak_is_the_papers(d_model: int, peak: float) -> None:
     rates = [learning_rate(step, d_model, TrainingConfig()) for step in range(1, 10_001)]

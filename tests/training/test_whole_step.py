@@ -127,6 +127,7 @@ def _begin_without_graphs(self: WholeStep, optimizer: Any, captures: bool) -> No
     self._step = CapturedStep(self.sums, self._model, optimizer, None, captures=False)
 
 
+@pytest.mark.slow
 def test_each_graph_keeps_the_table_of_positions_that_it_reads(
     tiny_config: Config, graphs: None
 ) -> None:
@@ -140,6 +141,7 @@ def test_each_graph_keeps_the_table_of_positions_that_it_reads(
         assert len(table) >= tgt[1] - 1
 
 
+@pytest.mark.slow
 def test_a_training_continues_as_it_began(
     tiny_config: Config, graphs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +283,7 @@ def test_where_there_is_no_compiler_steps_are_padded(
     assert module.step_kind == "plain"
 
 
+@pytest.mark.slow
 def test_where_capturing_fails_steps_are_launched(
     tiny_config: Config, graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

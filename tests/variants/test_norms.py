@@ -113,6 +113,7 @@ def test_fix_norm_word_pieces_have_length_1_on_both_sides() -> None:
     torch.testing.assert_close(nll, nll_of_cosines, rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.slow
 def test_lengths_of_fix_norm_word_pieces_are_saved_and_change_nothing() -> None:
     config = replace(TINY_MODEL, model=variant_name(norms.ScaleNormTransformer))
     model = build(config).eval()

@@ -315,6 +315,7 @@ def test_decoding_word_by_word_gives_the_logits_of_whole_sentences(name: str) ->
         torch.testing.assert_close(logits[:, hypothesis], model(src[kept], whole)[:, -1])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
 @pytest.mark.parametrize(
     "name", all_but_first_slow([*(row.name for row in all_you_need.ROWS[1:]), "6-1"])

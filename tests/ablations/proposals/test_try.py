@@ -123,6 +123,7 @@ def test_an_edited_class_is_another_proposal_and_the_first_one_stays(
     assert "slope = 2" in (out / "classes/2/Idea_2.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_loss_ends_after_two_seeds(out: Path, ask: Any) -> None:
     say(out, seeds_of("Idea", LOSS))
     code, found = ask()
@@ -131,6 +132,7 @@ def test_a_loss_ends_after_two_seeds(out: Path, ask: Any) -> None:
     assert len(found["scores"]) == len(found["perplexities"]) == 2
 
 
+@pytest.mark.slow
 def test_one_that_diverges_is_worse(out: Path, ask: Any) -> None:
     say(out, seeds_of("Idea", GAIN), {"Idea/seed-2": "diverge"})
     code, found = ask()

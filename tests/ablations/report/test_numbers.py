@@ -80,6 +80,7 @@ def test_a_table_that_lacks_something_says_so(tmp_path: Path, runs: Runs, said: 
     assert said in found and bool(found) == bool(said)
 
 
+@pytest.mark.slow
 def test_agreement_is_counted_over_what_the_paper_could_tell_by_one_seed_too() -> None:
     """Of Table 3, 15 rows in perplexity and 8 in BLEU."""
     made = compute_numbers(TableFolder(RESULTS / "table3-small"))

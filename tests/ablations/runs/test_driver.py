@@ -146,6 +146,7 @@ def test_how_a_run_fails_says_how_often_it_is_tried(
     assert is_done(tmp_path, BASE) == (behaviour in ("abort", "diverge", "remove"))
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_has_a_result_and_is_never_tried_again(tmp_path: Path) -> None:
     for _ in range(2):
         outcome, _ = work_on(tmp_path, {BASE: "diverge"}, retries=2)
@@ -177,6 +178,7 @@ def test_a_run_that_was_refused_is_given_up_and_not_tried_by_the_next_command(
     assert started(tmp_path).count("base/seed-1") == 2
 
 
+@pytest.mark.slow
 def test_if_all_rows_are_refused_for_one_reason_the_table_stops_and_none_is_given_up(
     tmp_path: Path,
 ) -> None:
@@ -236,6 +238,7 @@ class Stranded(LocalExecutor):
 told_of_no_node = list[str]()
 
 
+@pytest.mark.slow
 def test_a_driver_without_a_node_says_how_many_runs_wait(tmp_path: Path) -> None:
     prepare_stand_ins(tmp_path, {})
     claim_plan(tmp_path, small_plan())
@@ -304,6 +307,7 @@ def test_a_run_uses_the_same_data_as_the_others(tmp_path: Path) -> None:
     assert recorded_data(NARROW.directory(tmp_path)) == manifest
 
 
+@pytest.mark.slow
 def test_a_result_is_kept_if_its_driver_died_before_publishing_it(tmp_path: Path) -> None:
     finish(tmp_path, BASE)
     BASE.directory(tmp_path).rename(tmp_path / "base" / "seed-1.attempt-3")
@@ -331,6 +335,7 @@ def test_what_has_the_name_of_a_run_and_is_none_is_refused_before_any_training(
     assert not started(tmp_path) and stem.exists()
 
 
+@pytest.mark.slow
 def test_a_run_whose_name_is_taken_while_it_trains_keeps_its_result(tmp_path: Path) -> None:
     stem = BASE.directory(tmp_path)
     finish(tmp_path, BASE)
@@ -421,6 +426,7 @@ def test_an_orphan_that_takes_too_long_is_killed_and_one_that_is_paused_goes_on(
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "end"), [("hang", "stopped after a checkpoint"), ("stubborn", "stopped")]
 )
@@ -469,6 +475,7 @@ def test_only_a_process_of_this_directory_is_killed_whatever_its_file_says(
     ended.join()
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     log = tmp_path / "base" / "seed-1.attempt-1" / "log.txt"
 
@@ -484,6 +491,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.slow
 def test_each_gpu_has_its_run(tmp_path: Path) -> None:
     work_on(tmp_path, {}, places=(Place(0, (3,)), Place(1, ("MIG-a", "MIG-b"), 2)))
     lines = (tmp_path / "started.txt").read_text().splitlines()
@@ -526,6 +534,7 @@ class Validating:
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_a_poor_trial_ends_where_it_was_found_poor_however_long_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

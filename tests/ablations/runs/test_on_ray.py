@@ -214,6 +214,7 @@ def test_a_node_has_as_many_places_as_its_resources_allow(
     assert [place.host for place in executor.places()] == places
 
 
+@pytest.mark.slow
 def test_a_task_has_the_gpus_that_ray_gave_it_and_leaves_its_process_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_shards_do_not_divide_a_training(mine: Path, out: Path, call: Call) -> N
     assert len(started(out)) == 4
 
 
+@pytest.mark.slow
 def test_what_a_training_is_taken_from(mine: Path, out: Path, call: Call, tmp_path: Path) -> None:
     assert call(f"{RUN} --rows base,free")[0] == 0
     base, free, new = out / "base/seed-1", out / "free/seed-1", tmp_path / "new"

@@ -223,6 +223,7 @@ def test_what_was_begun_there_stays(source: Path, tmp_path: Path, share: Share) 
     assert share(source, target) == []
 
 
+@pytest.mark.slow
 def test_shards_that_copy_the_same_runs_do_not_disturb_each_other(
     tmp_path: Path, share: Share
 ) -> None:

@@ -198,6 +198,7 @@ def test_a_file_of_no_run_is_whole() -> None:
     assert not _is_live(None)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_pushed_is_refused(
     server: FakeWandb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def own(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_run_has_the_score_of_its_translations_and_a_function_that_fails_costs_nothing_else(
     own: Path, folder: Path, finished: Path, tmp_path: Path
 ) -> None:

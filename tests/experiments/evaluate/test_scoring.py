@@ -44,6 +44,7 @@ def test_a_checkpoint_that_training_removes_meanwhile_is_named(
     assert line.endswith(f"{removed} has just been removed: try again")
 
 
+@pytest.mark.slow
 def test_both_means_are_scored_and_the_translations_of_one_kept(folder: Path, tmp_path: Path):
     experiment = tiny_experiment(
         folder, average_checkpoints=1, also_average=3, max_steps=10, checkpoint_every_steps=2

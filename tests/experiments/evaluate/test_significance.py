@@ -104,6 +104,7 @@ def test_trees_are_not_compared_by_bleu(tmp_path: Path) -> None:
         compare_runs(run, run, "valid")
 
 
+@pytest.mark.slow
 def test_a_target_without_spaces_is_scored_and_compared_by_its_own_tokenizer(
     tmp_path: Path,
 ) -> None:

@@ -164,6 +164,7 @@ FORMATS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_is_written_beside_the_checkpoints_and_replaced(
     format: str, copy: Path, finished: Path, call: Command

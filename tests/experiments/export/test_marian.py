@@ -50,6 +50,7 @@ def write(model: TrainedModel, folder: Path) -> None:
     write_marian_model(model, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", all_but_first_slow(ROWS))
 def test_each_row_of_table_3_has_our_logits(
     name: str, transformers: Any, folder: Path, vocabulary: Vocabulary, tmp_path: Path

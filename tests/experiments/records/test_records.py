@@ -256,6 +256,7 @@ def test_a_checkpoint_of_another_training_is_refused(
         assert ended.code == 2 and "belongs to another training" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_training_to_be_averaged_is_refused_at_the_start(
     own_run: tuple[Path, Path], tmp_path: Path
 ):

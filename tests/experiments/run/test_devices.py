@@ -313,6 +313,7 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     assert together.target_tokens == alone.target_tokens
 
 
+@pytest.mark.slow
 def test_ranks_that_do_not_see_the_same_checkpoints_are_refused(
     experiment: Experiment, unfinished: Path, begin: Start, tmp_path: Path
 ):

@@ -71,6 +71,7 @@ def test_fewer_are_kept_where_fewer_are_averaged_but_those_that_other_rows_need(
     assert kept(unfinished) == {40: False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [0, 1, 2])
 def test_a_kill_between_scoring_and_removing_loses_nothing(
     saved: int,
