@@ -209,7 +209,7 @@ def train(
         directory: where the run is written [default: runs/NAME-seedN]
         seed: seed of all random choices [default: the experiment's]
         devices: number of GPUs, or of processes if there is no GPU [default: 1, or torchrun's]
-        accumulate: gradient-accumulation steps per optimiser step
+        accumulate: gradient-accumulation steps per optimizer step
         keep_checkpoints: keep whole checkpoints, with Adam's moments [default: once the run is
             scored, keep only the weights that were scored]
         checkpoint_minutes: write a checkpoint every M minutes of training [default: at the steps

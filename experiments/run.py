@@ -104,7 +104,7 @@ def run(
     Args:
         devices: GPUs, or processes on the CPU if there is none; None means ``torchrun``'s, or one
         accumulate: gradient-accumulation steps: one device with eight of them takes the same
-            optimiser steps as eight devices with one, up to rounding
+            optimizer steps as eight devices with one, up to rounding
         limits: where training ends sooner than configured
         fenced: another attempt may take the run over by renaming ``directory``, which must exist;
             it is not created again, so that whatever this process writes after that fails

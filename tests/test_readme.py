@@ -270,8 +270,6 @@ def test_the_library_example_trains_scores_loads_and_translates(
     assert "Epoch 1/1" in said.out + said.err
     for words in ("CorpusScore(score=", "Perplexity(per_token="):
         assert words in said.out
-    names |= {"model": names["module"].model, "lines": ["one two", "three"]}
-    names["decoding"] = names["config"].decoding
     begun = snippet("begin_with").replace('"Ein"', '"drei vier"')
     exec(begun, names)
     found = ast.literal_eval(capsys.readouterr().out)

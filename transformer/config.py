@@ -103,7 +103,7 @@ class ModelConfig:
 class DataConfig:
     """Section 5.1.
 
-    An optimiser step, over all devices, has about ``tokens_per_batch`` real tokens on the longer
+    An optimizer step, over all devices, has about ``tokens_per_batch`` real tokens on the longer
     side, source or target. Training leaves out pairs with a side of more than ``max_length``
     word-pieces, pairs with one side more than ``max_length_ratio`` times as long as the other (the
     paper states no such limit) and, with ``drop_duplicates``, all but the first of equal pairs.

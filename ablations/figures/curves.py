@@ -90,7 +90,7 @@ def _panel_titles(rows: Sequence[str], by_name: bool) -> dict[str, str]:
 
 
 def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
-    x = style.axis("step", "optimiser step")
+    x = style.axis("step", "optimizer step")
     x["scale"]["nice"] = False  # a nice axis would begin far below 0
     encoding = {
         "x": x,

@@ -79,7 +79,7 @@ def _records(run: Run, measure: _Measure) -> list[Record]:
 def _draw(measure: _Measure, records: Sequence[Record], looks: Sequence[Look]) -> Spec:
     names = [look.name for look in looks]
     dashes = [[4, 2] if look.is_dashed else [1, 0] for look in looks]
-    x, y = style.axis("step", "optimiser step"), style.axis("value", "", log=measure.log)
+    x, y = style.axis("step", "optimizer step"), style.axis("value", "", log=measure.log)
     x["scale"] |= {"nice": False}
     x["axis"] |= {"tickCount": 4}
     y |= {"title": None}

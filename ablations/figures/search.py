@@ -86,7 +86,7 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
         "value": style.GREY,
     }
     encoding = {
-        "x": style.axis("step", "optimiser step"),
+        "x": style.axis("step", "optimizer step"),
         "y": _PERPLEXITY,
         "detail": {"field": "trial"},
         "color": grey_or_blue,

@@ -65,7 +65,7 @@ def sections_of(root: Path, parameters: Sequence[str]) -> list[Any]:
             title=title,
             x=STEP,
             y=[name],
-            title_x="optimiser steps",
+            title_x="optimizer steps",
             log_y=name == _PERPLEXITY,
             groupby=v2.Config("trial" if parameters else "row"),
             max_runs_to_show=100,

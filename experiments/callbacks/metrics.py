@@ -43,7 +43,7 @@ def quieten_lightning() -> None:
 
 
 def completes_step(trainer: Trainer) -> bool:
-    """Whether the micro-batch that has just ended is the last of its optimiser step."""
+    """Whether the micro-batch that has just ended is the last of its optimizer step."""
     return (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 

@@ -57,7 +57,7 @@ def last_checkpoint(directory: Path) -> dict[str, Any]:
 
 
 def assert_same_end(directory: Path, other: Path) -> None:
-    """Check for equal weights and optimiser states, bit for bit, and equal logged figures."""
+    """Check for equal weights and optimizer states, bit for bit, and equal logged figures."""
     mine, theirs = (last_checkpoint(d) for d in (directory, other))
     for part in ("global_step", "state_dict", "optimizer_states"):
         leaves = tree_leaves(mine[part]), tree_leaves(theirs[part])

@@ -50,7 +50,7 @@ def _as_step(step: TrainingStep) -> TrainingStep:
 
 
 class TransformerModule(LoggedModule):
-    """The Transformer with its loss, optimiser and schedule.
+    """The Transformer with its loss, optimizer and schedule.
 
     A method that trains otherwise is a subclass that replaces some of :meth:`states`, :meth:`loss`,
     :meth:`optimizer`, :meth:`learning_rate`, :meth:`training_step` and :meth:`scored_weights`, or a
