@@ -15,7 +15,6 @@ from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
 from ablations.tables.plan import (
     Plan,
-    PlannedRow,
     claim_plan,
     load_plan,
     settle_plan,
@@ -121,7 +120,7 @@ class TableFolder(Folder):
                 why = f"{run.name} is stale ({run.problem})" if is_stale else run.problem
                 warnings.warn(f"left out: {why}", stacklevel=3)
         finished = {run.name: run for run in published if run.result is not None}
-        plan = _with_seeds(self.plan, {self.cells[name] for name in finished})
+        plan = self.plan.with_cells(self.cells[name] for name in finished)
         if (into / PLAN_FILE).exists():  # it may have more rows
             ours = {row.name: row for row in plan.rows}
             there = {row.name: row for row in load_plan(into).rows}
@@ -201,12 +200,3 @@ def _refuse_stale(into: Path, plan: Plan, ours: Set[str]) -> None:
                 f"{run.directory} has other settings ({run.problem}), and no run replaces it: "
                 "choose another directory"
             )
-
-
-def _with_seeds(plan: Plan, cells: Set[Cell]) -> Plan:
-    """The plan with only these runs."""
-    rows: list[PlannedRow] = []
-    for row in plan.rows:
-        seeds = tuple(seed for seed in row.seeds if Cell(row.name, seed) in cells)
-        rows.append(replace(row, seeds=seeds))
-    return replace(plan, rows=tuple(rows))

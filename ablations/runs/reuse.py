@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from ablations.files import REPLACED, TUNING
 from ablations.folder import TableFolder
 from ablations.folder.base import copy_run
 from ablations.runs.attempts import is_elsewhere, next_replaced
-from ablations.tables.plan import LOCK_FILE, Plan, add_seeds, claim_plan
+from ablations.tables.plan import LOCK_FILE, Plan, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.ownership import changed_settings, identity
 from experiments.records.progress import RunState
@@ -40,14 +39,6 @@ def find_equal(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
     return equal
 
 
-def with_seeds_of(plan: Plan, cells: Iterable[Cell]) -> Plan:
-    """``plan`` with the seeds of these rows added."""
-    seeds = defaultdict[str, list[int]](list)
-    for cell in cells:
-        seeds[cell.row].append(cell.seed)
-    return add_seeds(plan, seeds)
-
-
 class Earlier:
     """The finished runs in the folder ``path`` that equal runs of ``plan``.
 
@@ -69,7 +60,7 @@ class Earlier:
 
     def add_seeds(self, plan: Plan) -> Plan:
         """``plan`` with the seeds of these runs added."""
-        return with_seeds_of(plan, self._equal)
+        return plan.with_cells((*plan.cells, *self._equal))
 
     def copy(self, root: Path) -> list[str]:
         """Copy these runs to a folder, except those that have begun there; return their names."""
@@ -100,17 +91,14 @@ def take_renamed(root: Path) -> int:
     equal = find_equal(folder.plan, left.values())
     if not equal:
         return 0
-    folder = TableFolder(root, claim_plan(root, with_seeds_of(folder.plan, equal)))
+    plan = folder.plan.with_cells((*folder.plan.cells, *equal))
+    folder = TableFolder(root, claim_plan(root, plan))
     with locked(root / LOCK_FILE):
         runs = {str(cell): run for cell, run in equal.items()}
-        new = {name: run.name for name, run in folder.without_begun(runs).items()}
-        in_lines = {old: name for name, old in new.items() if old in folder.collection.lines}
-        if in_lines:
-            rename_runs(root, in_lines)
-        for name, old in new.items():
-            if old not in in_lines and not is_elsewhere(within(root, old)):
-                _rename(root, old, name)
-    return len(new)
+        names = {run.name: name for name, run in folder.without_begun(runs).items()}
+        free = {old: new for old, new in names.items() if not is_elsewhere(within(root, old))}
+        _rename(folder, free)
+    return len(free)
 
 
 def _unplanned(folder: TableFolder) -> Iterator[Run]:
@@ -127,16 +115,26 @@ def _unplanned(folder: TableFolder) -> Iterator[Run]:
             yield folder.collection.run(name)
 
 
-def _rename(root: Path, old: str, name: str) -> None:
-    """Move a run, or its newest attempt, to the folder of another row."""
-    current = locate(within(root, old))
-    ending = current.name.removeprefix(Path(old).name)
-    target = within(root, f"{name}{ending}")
-    target.parent.mkdir(exist_ok=True)
+def _rename(folder: TableFolder, names: Mapping[str, str]) -> None:
+    """Give runs other names (old: new), whether they have a folder, ended or not, or a line."""
+    in_lines: dict[str, str] = {}
+    for old, new in names.items():
+        current = locate(within(folder.path, old))
+        if current.exists():
+            _move(current, within(folder.path, new + current.name.removeprefix(Path(old).name)))
+        elif old in folder.collection.lines:
+            in_lines[old] = new
+    if in_lines:
+        rename_runs(folder.path, in_lines)
+
+
+def _move(directory: Path, target: Path) -> None:
+    """Move a run's directory to the folder of another row."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):  # another shard was first
-        rename(current, target)
+        rename(directory, target)
     with suppress(OSError):  # it has other runs
-        (root / old).parent.rmdir()
+        directory.parent.rmdir()
 
 
 def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
@@ -155,16 +153,5 @@ def set_aside_stale(root: Path, rows: Iterable[str]) -> list[str]:
             and (run.state == RunState.STALE or (run.has_ended and has_changed(run)))
         ]
         names = {run.name: next_replaced(root, run.name, folder.collection.lines) for run in stale}
-        _set_aside(root, names, folder)
+        _rename(folder, names)
     return [*names]
-
-
-def _set_aside(root: Path, names: Mapping[str, str], folder: TableFolder) -> None:
-    in_lines = {old: new for old, new in names.items() if not (root / old).exists()}
-    if in_lines:
-        rename_runs(root, in_lines)
-    for old, new in names.items():
-        if old not in in_lines:
-            target = within(root, new)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            rename(within(root, old), target)

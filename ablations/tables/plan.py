@@ -138,6 +138,15 @@ class Plan(Divisors):
         """The runs: each row with each of its seeds, in the table's order."""
         return tuple(Cell(row.name, seed) for row in self.rows for seed in row.seeds)
 
+    def with_cells(self, cells: Iterable[Cell]) -> Plan:
+        """The plan with only these runs, of the rows that it has."""
+        seeds: dict[str, set[int]] = {row.name: set() for row in self.rows if not row.published}
+        for cell in cells:
+            if cell.row in seeds:
+                seeds[cell.row].add(cell.seed)
+        rows = [replace(row, seeds=tuple(sorted(seeds.get(row.name, ())))) for row in self.rows]
+        return replace(self, rows=tuple(rows))
+
     @property
     def compared(self) -> tuple[Measure, ...]:
         """The measures that the table compares."""
@@ -303,17 +312,7 @@ def settle_plan(
     if found is None:
         return plan
     check_same("table", directory, _identity(found), _identity(plan))
-    seeds = {row.name: row.seeds for row in found.rows}
-    return add_seeds(plan, seeds)
-
-
-def add_seeds(plan: Plan, seeds: Mapping[str, Iterable[int]]) -> Plan:
-    """``plan`` with these seeds added, given by row."""
-    rows: list[PlannedRow] = []
-    for row in plan.rows:
-        more = () if row.published else seeds.get(row.name, ())
-        rows.append(replace(row, seeds=tuple(sorted({*row.seeds, *more}))))
-    return replace(plan, rows=tuple(rows))
+    return plan.with_cells((*plan.cells, *found.cells))
 
 
 def claim_plan(
