@@ -10,7 +10,7 @@ from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Verdict
 from ablations.proposals.desk import Desk
 from ablations.proposals.ledger import Adopted, Tried
-from ablations.proposals.propose import Answer, answer_of, default_directory, now
+from ablations.proposals.propose import Answer, answer_of, now
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.runs.options import Options
 from transformer.errors import InputError
@@ -18,17 +18,17 @@ from transformer.errors import InputError
 _FRESH = 10  # new seeds, as many as the first base has
 
 
-def adopt(which: str, scale: str, directory: Path | None, options: Options) -> Answer:
+def adopt(which: str, scale: str, root: Path, options: Options) -> Answer:
     """Train a better proposal on new seeds, and make it the base.
 
     Args:
         which: the proposal's number or name
+        root: the directory of the proposals and their base
 
     Raises:
         InputError: if there is no such proposal, or its verdict is not "better" than this base.
         ablations.proposals.desk.StoppedError: after a signal.
     """
-    root = directory or default_directory(scale)
     if not (root / PLAN_FILE).exists():
         raise InputError(f"{root} has no proposals: try one first")
     check_free(root, PLAN_FILE)

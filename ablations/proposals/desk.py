@@ -22,7 +22,6 @@ from ablations.runs.table_runs import TableRuns
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import find_scale
 from ablations.tables.plan import (
-    Plan,
     PlannedRow,
     claim_plan,
     load_plan,
@@ -40,8 +39,8 @@ from transformer.formats import counted, duration
 from transformer.variant import class_name, split_name
 
 BASE_SEEDS = tuple(range(1, 11))
-# Where to find noise-SCALE, with committed runs of the base; an installed package does not have it.
-RESULTS = (Path(experiments.__file__).parent / "results",)
+# Where noise-SCALE has committed runs of the base; an installed package does not have it.
+RESULTS = Path(experiments.__file__).parent / "results"
 _SEEDS, _SEEDS_AT = 2, {"quick": 4}
 
 
@@ -71,8 +70,8 @@ def _declare(*rows: Row) -> Table:
 
 def _committed(scale: str) -> Path | None:
     """The committed results with runs of the base; None if they are not here."""
-    paths = [results / f"noise-{scale}" for results in RESULTS]
-    return next((path for path in paths if (path / PLAN_FILE).is_file()), None)
+    path = RESULTS / f"noise-{scale}"
+    return path if (path / PLAN_FILE).is_file() else None
 
 
 class Desk:
@@ -83,11 +82,11 @@ class Desk:
     """
 
     def __init__(self, root: Path, scale: str, options: Options) -> None:
+        table = _declare()
         self.root, self.options = root, options
-        self.scale = find_scale(_declare(), scale)
+        self.scale = find_scale(table, scale)
         self.seeds = _SEEDS_AT.get(scale, _SEEDS)
         self.ledger = Ledger(root)
-        table = _declare()
         plan = make_plan(table, self.scale, table.rows, BASE_SEEDS)
         if not (root / PLAN_FILE).exists() and (results := _committed(scale)) is not None:
             # A slower precision costs less than ten trainings of the base.
@@ -139,15 +138,12 @@ class Desk:
         others = [each for each in self.plan.rows if each.name != planned.name]
         at = self.number(planned.name) if len(others) < len(self.plan.rows) else len(others)
         rows = (*others[:at], planned, *others[at:])
-        self._claim(replace(self.plan, rows=rows))
-
-    def _claim(self, plan: Plan) -> None:
-        self.plan = claim_plan(self.root, plan)
+        self.plan = claim_plan(self.root, replace(self.plan, rows=rows))
 
     def make_base(self) -> None:
         """Take the base's runs from committed results, or train those that are missing."""
         if not (self.root / PLAN_FILE).exists():
-            self._claim(self.plan)
+            self.plan = claim_plan(self.root, self.plan)
         if len(self.plan.rows) == 1:
             self._take_results()
         self.train(self.base, self.base_seeds, says="training the base first", retry=True)
@@ -163,7 +159,7 @@ class Desk:
     def _take_results(self) -> None:
         path = _committed(self.plan.scale)
         if path is None:
-            if not any(results.exists() for results in RESULTS):
+            if not RESULTS.exists():
                 print(
                     "there are no committed runs of the base here: a clone has them (docs/runs.md)"
                 )

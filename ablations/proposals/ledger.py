@@ -135,10 +135,8 @@ def _read_lines(path: Path) -> list[Tried | Adopted]:
 
 def _typed(values: dict[str, object]) -> dict[str, object]:
     """The values of a line with its verdict as a ``Verdict``, if it is one."""
-    for verdict in Verdict:
-        if verdict.value == values.get("verdict"):
-            return {**values, "verdict": verdict}
-    return values
+    found = values.get("verdict")
+    return {**values, "verdict": Verdict(found)} if found in list(Verdict) else values
 
 
 def _whole_part(path: Path) -> int:

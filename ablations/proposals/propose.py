@@ -11,7 +11,7 @@ from pathlib import Path
 from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
 from ablations.proposals.desk import Desk, classes_of
-from ablations.proposals.ledger import Adopted, Ledger, Tried
+from ablations.proposals.ledger import Adopted, Tried
 from ablations.proposals.read import keep_sources, read_proposal
 from ablations.proposals.scores import Scores
 from ablations.runs.attempts import clear_failures
@@ -58,12 +58,13 @@ class Answer:
 
 
 def try_proposal(
-    what: str, scale: str, directory: Path | None, minutes: float | None, options: Options
+    what: str, scale: str, root: Path, minutes: float | None, options: Options
 ) -> Answer:
     """Train a proposal and decide whether it is better than the base.
 
     Args:
         what: the proposal, as for :func:`ablations.proposals.read.read_proposal`
+        root: the directory of the proposals and their base
         minutes: minutes of training after which it ends without a verdict
 
     Raises:
@@ -71,7 +72,6 @@ def try_proposal(
         ablations.proposals.desk.StoppedError: after a signal.
     """
     proposal = read_proposal(what)
-    root = directory or default_directory(scale)
     check_free(root, PLAN_FILE)
     desk = Desk(root, scale, options)
     _check(desk, desk.plan_row(proposal))  # before a directory is made
@@ -94,11 +94,6 @@ def try_proposal(
         line = _test(desk, known, time.monotonic() + 60 * limit)
         desk.ledger.append(line)
         return answer_of(desk, line)
-
-
-def default_directory(scale: str) -> Path:
-    """The default directory of proposals at a scale."""
-    return Path("runs") / f"try-{scale}"
 
 
 def _check(desk: Desk, planned: PlannedRow) -> None:
@@ -222,7 +217,7 @@ def now() -> str:
 
 def answer_of(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> Answer:
     """The answer with this line, and with the gains that the next proposals would show."""
-    ledger = Ledger(desk.root)
+    ledger = desk.ledger
     name, seeds = ledger.base(desk.base_seeds)
     base = desk.scores(name, seeds).values
     gains = [

@@ -220,7 +220,7 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
 def test_without_committed_results_the_base_is_trained_first(
     out: Path, ask: Any, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "RESULTS", ())
+    monkeypatch.setattr(desk, "RESULTS", Path("nowhere"))
     monkeypatch.setattr(desk.Desk, "_seconds", lambda *_: 125.0)
     base = tuple(1.097 + 0.001 * (seed % 4) for seed in range(10))
     say(out, seeds_of("base", base) | seeds_of("Idea", SAME))
