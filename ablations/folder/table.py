@@ -13,13 +13,7 @@ from ablations.files import PLAN_FILE, REPLACED, TUNING, check_free
 from ablations.folder.base import Folder, Record
 from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
-from ablations.tables.plan import (
-    Plan,
-    claim_plan,
-    load_plan,
-    settle_plan,
-    with_current_sources,
-)
+from ablations.tables.plan import Plan, claim_plan, load_plan, settle_plan, with_current_sources
 from ablations.tables.step_times import StepTimes, load_step_times
 from ablations.tables.table import Cell
 from experiments.records.line import RUNS_FILE

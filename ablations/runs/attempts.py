@@ -21,13 +21,7 @@ from experiments.records.attempt import ATTEMPT_FILE, Attempt, Failure, read_att
 from experiments.records.experiment import CONFIG_FILE, Experiment, load_experiment
 from experiments.records.ownership import changed_settings
 from experiments.records.processes import is_running, own_name
-from experiments.records.progress import (
-    FINAL,
-    Progress,
-    RunState,
-    read_progress,
-    write_progress,
-)
+from experiments.records.progress import FINAL, Progress, RunState, read_progress, write_progress
 from experiments.records.result import PRUNED_FILE, RESULT_FILE
 from experiments.records.run import Pruned, attempt_number, locate, read_run
 from transformer.config import to_dict

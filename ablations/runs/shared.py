@@ -10,12 +10,7 @@ from pathlib import Path
 from ablations.tables.trainings import needed_checkpoints, written_checkpoints
 from experiments.records.checksums import record_checksums
 from experiments.records.experiment import CHECKPOINTS, Experiment
-from experiments.records.outputs import (
-    METRICS_FILE,
-    is_regular,
-    is_whole_file,
-    step_checkpoints,
-)
+from experiments.records.outputs import METRICS_FILE, is_regular, is_whole_file, step_checkpoints
 from experiments.records.result import save_result
 from experiments.records.run import read_run
 from experiments.records.source import has_changed

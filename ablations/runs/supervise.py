@@ -12,34 +12,16 @@ from pathlib import Path
 
 from ablations.folder.base import collection_of
 from ablations.runs import attempts, process
-from ablations.runs.process import (
-    Job,
-    Place,
-    RunProcess,
-    Start,
-    signal_group,
-)
+from ablations.runs.process import Job, Place, RunProcess, Start, signal_group
 from ablations.runs.shared import take_divergence, take_training
 from experiments.records.attempt import write_attempt
 from experiments.records.data import share_data
 from experiments.records.experiment import DATA_FILE
 from experiments.records.ownership import claim
-from experiments.records.processes import (
-    PROCESS_FILE,
-    is_running,
-    name_of,
-    pid_of,
-    process_of,
-)
+from experiments.records.processes import PROCESS_FILE, is_running, name_of, pid_of, process_of
 from experiments.records.progress import GRACE_SECONDS, RunState, final_state, read_progress
 from experiments.records.result import PRUNED_FILE, in_words
-from experiments.records.run import (
-    LOG_FILE,
-    Run,
-    last_log_lines,
-    locate,
-    read_run,
-)
+from experiments.records.run import LOG_FILE, Run, last_log_lines, locate, read_run
 from transformer.errors import InputError
 from transformer.files import open_plain, remove_unfinished, rename, write_atomically
 from transformer.formats import duration

@@ -16,14 +16,7 @@ from ablations.tables.plan import load_plan, make_plan
 from ablations.tables.table import Cell
 from ablations.tables.tune import Tune
 from experiments.records.run import Run
-from tests.ablations.samples import (
-    SMALL_TABLE,
-    TINY,
-    Call,
-    prepare_stand_ins,
-    result,
-    started,
-)
+from tests.ablations.samples import SMALL_TABLE, TINY, Call, prepare_stand_ins, result, started
 from transformer.errors import InputError
 
 RUN = "run mine.py --scale tiny --workers 1 --directory out --log none"
