@@ -24,9 +24,9 @@ from ablations.runs.attempts import clear_failures
 from ablations.runs.driver import Driver, Executor
 from ablations.runs.lock import Shard, lock_runs
 from ablations.runs.options import Options
-from ablations.runs.own_scores import score_finished_runs
 from ablations.runs.reuse import Earlier, set_aside_stale, take_renamed
-from ablations.runs.search_runs import SearchRuns, check_feasible
+from ablations.runs.sampler import check_feasible
+from ablations.runs.search_runs import SearchRuns
 from ablations.runs.study import PlannedRuns
 from ablations.runs.supervise import LocalExecutor
 from ablations.runs.table_runs import TableRuns
@@ -123,12 +123,8 @@ def _run_plan(
     *,
     all_seeds: bool = True,
 ) -> int:
-    """Train a plan's missing runs and report them; return the exit code.
-
-    Args:
-        earlier: the directory to take finished runs from
-        rows: the rows whose stale runs are trained again
-        all_seeds: also take earlier runs with seeds that the plan does not have
+    """Train a plan's missing runs, and the stale ones of ``rows``, and report them; return the exit
+    code. With ``all_seeds``, earlier runs with other seeds than the plan's are taken too.
     """
     names = {str(cell) for cell in plan.cells}
     settled, runs = settle_plan(root, plan, options.precision, options.threads), None
@@ -151,9 +147,9 @@ def _run_plan(
             say(f"warning: {text}")
         in_order = [name for name in planned.names if name in names or name.split("/")[0] in rows]
         ours = list(_of_shard(planned, in_order, options.shard))
-        if scored := score_finished_runs(planned.folder, ours):
+        if scored := planned.score_finished(ours):
             print(f"{counted(scored, 'finished run')} scored by the table's own measures")
-        code = _carry_out(planned, in_order, executor, options, _report_table)
+        code = _carry_out(planned, ours, executor, options, _report_table)
     if options.log == "wandb" and len(planned.folder.left) != len(planned.names) - len(ended):
         track_table_run(root)
     return code
@@ -266,7 +262,7 @@ def _report_search(root: Path) -> str:
 
 def _carry_out(
     planned: PlannedRuns,
-    names: Iterable[str],
+    names: Sequence[str],
     executor: Executor,
     options: Options,
     report: Callable[[Path], str],
@@ -294,7 +290,7 @@ def _carry_out(
 
 def train(
     planned: PlannedRuns,
-    names: Iterable[str],
+    names: Sequence[str],
     executor: Executor,
     options: Options,
     *,
@@ -308,7 +304,6 @@ def train(
     Returns:
         The signal that ended it early, if one did, and the runs that were given up.
     """
-    names = list(_of_shard(planned, names, options.shard))
     if options.retry_failed:
         for name in names:
             clear_failures(planned.root / name)

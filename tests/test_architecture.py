@@ -203,6 +203,7 @@ DOORS = {
         "ablations.runs.study",
         "ablations.runs.table_runs",
         "ablations.runs.search_runs",
+        "ablations.runs.sampler",
     },
     "ray": {"ablations.runs.on_ray"},
     "cyclopts": {

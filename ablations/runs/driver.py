@@ -57,10 +57,6 @@ class Driver:
     """Carries out the runs ``names`` in this order, until none is left or a signal ends it.
 
     Args:
-        planned: the runs of a table or a search
-        executor: where runs are carried out
-        names: the runs to carry out
-        options: such as how often a failed run is tried again
         deadline: when runs end after a checkpoint, by time.monotonic()
         note: prints a line for the user
         show: displays the state; called many times a second

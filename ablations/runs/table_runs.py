@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Container, Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from ablations.runs.shared import has_training
 from ablations.tables.plan import refresh_plan, with_current_sources
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
-from experiments.records.result import MEASURES
+from experiments.records.outputs import hypotheses_path
+from experiments.records.result import MEASURES, score_key
 from experiments.records.run import Run
+from transformer.errors import InputError
 from transformer.evaluation.counts import run_flops
 
 
@@ -63,8 +66,7 @@ class TableRuns:
         study.set_metric_names([f"validation {measure.label}" for measure in self._measures])
         return study
 
-    def restore(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        del known
+    def restore(self, _known: Sequence[FrozenTrial], /) -> list[FrozenTrial]:
         ended = [run for run in self.folder.look() if run.has_ended]
         return [trial for run in ended if (trial := self.to_trial(run)) is not None]
 
@@ -72,8 +74,7 @@ class TableRuns:
         study.add_trial(self._trial(name, TrialState.WAITING))
         return study.ask()
 
-    def experiment(self, name: str, trial: optuna.Trial) -> Experiment:
-        del trial
+    def experiment(self, name: str, _trial: optuna.Trial, /) -> Experiment:
         self._take_edits()
         return self.plan.experiment(self._cells[name])
 
@@ -105,3 +106,31 @@ class TableRuns:
                 **self.folder.settings[cell.row],
             },
         )
+
+    def score_finished(self, names: Container[str]) -> int:
+        """Add missing scores by the table's own measures to the finished runs among ``names``, from
+        their translations; return how many runs got one. Runs of a collection stay as they are.
+
+        A function that fails once is not called for the other runs.
+        """
+        left = {score_key(measure.function): measure.function for measure in self.plan.own_measures}
+        count = 0
+        for run in self.folder.runs() if left else ():
+            result = run.result
+            if result is None or run.name not in names:
+                continue
+            missing = {key: left[key] for key in left if key not in result.own_scores}
+            if not missing or not hypotheses_path(run.directory, "valid").is_file():
+                continue
+            from experiments.evaluate.own_measures import score_finished  # imports torch
+
+            try:
+                found = score_finished(run.directory, list(missing.values()))
+            except InputError as error:
+                warnings.warn(f"{run.name} is not scored: {error}", stacklevel=2)
+                continue
+            count += bool(found)
+            for key, function in missing.items():
+                if function not in found:
+                    del left[key]
+        return count

@@ -1,22 +1,7 @@
-"""Declare a search space.
+"""Declare a search space; docs/search.md shows a file that does.
 
-A space of your own is one small file::
-
-    from ablations.search import Space, choice, uniform
-
-    SPACE = Space(
-        name="smoothing",
-        title="Label smoothing and width",
-        parameters=(
-            uniform("label_smoothing", 0.0, 0.3),
-            choice("d_ff", 1024, 2048, 4096),
-        ),
-    )
-
-``python -m ablations search smoothing.py --scale quick --trials 40`` searches it. Values, including
-the warm-up's, are in the paper's units and are mapped by the scale, like those of a table's row.
-``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
-:mod:`ablations.tables.scale`.
+Values, including the warm-up's, are in the paper's units and are mapped by the scale, like those of
+a table's row.
 """
 
 from __future__ import annotations

@@ -1,22 +1,7 @@
-"""Declare an ablation table: rows that differ from one base.
+"""Declare an ablation table: rows that differ from one base; docs/own-tables.md shows a file that
+does.
 
-A table of your own is one small file::
-
-    from ablations.tables import BASE, Table, row
-
-    TABLE = Table(
-        name="depth",
-        title="Narrow and deep",
-        base=BASE,
-        rows=(
-            row("base"),
-            row("deep", num_layers=12, d_model=256, d_k=32, d_v=32),
-        ),
-    )
-
-``python -m ablations run depth.py --scale quick`` trains it. Values are in the paper's units and
-are mapped by the scale. ``scales=(scale("mine", …),)`` adds a scale with a corpus of your own, see
-:mod:`ablations.tables.scale`.
+Values are in the paper's units and are mapped by the scale.
 """
 
 from __future__ import annotations

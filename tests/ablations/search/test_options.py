@@ -11,7 +11,8 @@ import pytest
 
 from ablations.folder import SearchFolder
 from ablations.report.search import write_search_report
-from ablations.runs.search_runs import FeasibleSampler, SearchRuns, importances
+from ablations.runs.sampler import FeasibleSampler
+from ablations.runs.search_runs import SearchRuns, importances
 from ablations.search.search import SearchOptions, make_search
 from ablations.search.space import Space, choice, load_space, uniform, whole
 from ablations.search.trials import plan_confirmation

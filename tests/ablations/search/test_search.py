@@ -12,7 +12,7 @@ import pytest
 from ablations.cli import collect
 from ablations.folder import SearchFolder, TableFolder
 from ablations.runs.attempts import leave_pruned
-from ablations.runs.search_runs import FeasibleSampler, check_feasible, distributions
+from ablations.runs.sampler import FeasibleSampler, check_feasible, distributions
 from ablations.search.search import Search, claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
 from ablations.tables.plan import claim_plan
