@@ -73,7 +73,7 @@ def run_table(
     declared = load_table(table)
     scale = scale_on(declared, selection.scale, text)
     plan, root = selection.plan(declared, scale)
-    plan = replace(plan, base=_with_compile(plan.base, options))
+    plan = replace(plan, base=_with_options(plan.base, options))
     rows = [] if again is None else [row.name for row in select_rows(declared, again)]
     check_free(root, PLAN_FILE)
     if scale.note:
@@ -127,11 +127,9 @@ def _run_plan(
     code. With ``all_seeds``, earlier runs with other seeds than the plan's are taken too.
     """
     names = {str(cell) for cell in plan.cells}
-    settled, runs = settle_plan(root, plan, options.precision, options.threads), None
+    settled, runs = settle_plan(root, plan), None
     if earlier is not None:
-        given = load_plan(earlier).base
-        base = share_arithmetic(plan.base, given, options.precision, options.threads)
-        plan = replace(plan, base=base)
+        plan = replace(plan, base=share_arithmetic(plan.base, load_plan(earlier).base))
         settled = settle_plan(root, plan)
         runs = Earlier(earlier, settled, all_seeds=all_seeds)
         plan = runs.add_seeds(plan)
@@ -139,7 +137,7 @@ def _run_plan(
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
         # Settled again: another shard may have been first, on another kind of machine.
-        claim_plan(root, plan, options.precision, options.threads)
+        claim_plan(root, plan)
         _reuse(root, rows, runs)
         planned = TableRuns(root)
         ended = [run for run in planned.folder.look() if run.has_ended]
@@ -184,11 +182,11 @@ def run_search(
     declared = load_space(space)
     scale = scale_on(declared, asked.scale or None, text)
     search = make_search(declared, scale, asked)
-    search = replace(search, base=_with_compile(search.base, options))
+    search = replace(search, base=_with_options(search.base, options))
     check_feasible(search)
     root = directory or Path("runs") / search.name
     check_free(root, SEARCH_FILE)
-    search = settle_search(root, search, options.precision, options.threads)
+    search = settle_search(root, search)
     if confirm is not None and confirm > search.trials:
         raise InputError(f"--confirm is {confirm}, but there are {search.trials} trials in all")
     executor = find_executor(options, search.base)
@@ -232,23 +230,24 @@ def run_confirmation(
     if root.exists() and root.samefile(committed):
         raise InputError(f"--into is {root} itself: give the directory of other runs")
     chosen = replace(there.plan.row(row), seeds=parse_seeds(seeds))
-    plan = replace(there.plan, rows=(chosen,), base=_with_compile(there.plan.base, options))
+    plan = replace(there.plan, rows=(chosen,), base=_with_options(there.plan.base, options))
     names = [str(cell) for cell in plan.cells]
     if (root / PLAN_FILE).exists():  # which may confirm other rows too
         others = tuple(each for each in load_plan(root).rows if each.name != row)
         plan = replace(plan, rows=(*others, chosen))
-    settled = settle_plan(root, plan, options.precision, options.threads)
+    settled = settle_plan(root, plan)
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):
-        claim_plan(root, plan, options.precision, options.threads)
+        claim_plan(root, plan)
         code = _carry_out(TableRuns(root), names, executor, options, _report_table)
     say(*describe_confirmation(there, TableFolder(root), row))
     return code
 
 
-def _with_compile(base: Config, options: Options) -> Config:
-    """``base``, with --compile or --no-compile if either was given."""
-    return base if options.compile is None else override(base, compile=options.compile)
+def _with_options(base: Config, options: Options) -> Config:
+    """``base`` with the precision, threads and compilation that the command gives."""
+    wanted = {name: getattr(options, name) for name in ("precision", "threads", "compile")}
+    return override(base, **{name: x for name, x in wanted.items() if x is not None})
 
 
 def _report_table(root: Path) -> str:

@@ -18,11 +18,12 @@ from ablations.runs.process import Place
 from ablations.runs.supervise import LocalExecutor
 from ablations.runs.table_runs import TableRuns
 from ablations.status.status import DirectoryReader
-from ablations.tables.plan import claim_plan, make_plan, settle_plan
+from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
 from experiments.records.experiment import DATA_FILE
 from experiments.records.result import RESULT_FILE
+from transformer.config import override
 
 _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 
@@ -51,7 +52,8 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory(prefix="driver-") as folder:
         root = Path(folder)
         seeds = range(1, max(1, runs // len(TABLE3.rows)) + 1)
-        claim_plan(root, settle_plan(root, make_plan(TABLE3, QUICK, TABLE3.rows, seeds), "fp32"))
+        plan = make_plan(TABLE3, QUICK, TABLE3.rows, seeds)
+        claim_plan(root, dataclasses.replace(plan, base=override(plan.base, precision="fp32")))
         planned, began = TableRuns(root), time.monotonic()
         earlier = TableFolder(_RESULTS / "table3-quick").read("base/seed-1")
         executor = LocalExecutor(

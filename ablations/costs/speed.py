@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, linear_regression
 
@@ -13,7 +13,7 @@ from ablations.folder import TableFolder
 from ablations.tables.plan import Plan, load_plan, settle_plan
 from experiments.devices import nominal_peak
 from experiments.records.run import Run
-from transformer.config import Config, ModelConfig
+from transformer.config import Config, ModelConfig, override
 from transformer.errors import InputError
 from transformer.evaluation.counts import step_flops, training_flops
 from transformer.formats import counted
@@ -148,7 +148,8 @@ def open_planned(plan: Plan, root: Path) -> TableFolder | None:
     if not (root / PLAN_FILE).exists():
         return None
     shared = load_plan(root).base.training
-    return TableFolder(root, settle_plan(root, plan, shared.precision, shared.threads))
+    base = override(plan.base, precision=shared.precision, threads=shared.threads)
+    return TableFolder(root, settle_plan(root, replace(plan, base=base)))
 
 
 def speed_of_runs(finished: Sequence[Run], folder: TableFolder) -> Speed:

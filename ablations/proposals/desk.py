@@ -90,7 +90,7 @@ class Desk:
         plan = make_plan(table, self.scale, table.rows, BASE_SEEDS)
         if not (root / PLAN_FILE).exists() and (results := _committed(scale)) is not None:
             # A slower precision costs less than ten trainings of the base.
-            base = share_arithmetic(plan.base, load_plan(results).base, None, None)
+            base = share_arithmetic(plan.base, load_plan(results).base)
             plan = replace(plan, base=base)
         self.plan = settle_plan(root, plan)
         if (root / PLAN_FILE).exists():

@@ -19,7 +19,7 @@ from ablations.tables.plan import check_same, share_arithmetic
 from ablations.tables.scale import Scale
 from experiments.devices import MOST
 from experiments.records.experiment import Experiment
-from transformer.config import OPTIONS_OF, Config, Precision, from_dict, override, to_dict
+from transformer.config import OPTIONS_OF, Config, from_dict, override, to_dict
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters
 from transformer.files import make_directory, read_json, write_json
@@ -238,17 +238,14 @@ def load_search(directory: Path) -> Search:
     return from_dict(Search, read_json(directory / SEARCH_FILE), str(directory / SEARCH_FILE))
 
 
-def settle_search(
-    directory: Path, search: Search, precision: Precision | None = None, threads: int | None = None
-) -> Search:
+def settle_search(directory: Path, search: Search) -> Search:
     """``search`` with the precision, threads and trials of the search in ``directory``."""
     found = load_search(directory) if (directory / SEARCH_FILE).is_file() else None
-    base = share_arithmetic(search.base, found and found.base, precision, threads)
-    search = replace(search, base=base)
+    search = replace(search, base=share_arithmetic(search.base, found and found.base))
     if found is None:
         return search
     check_same("search", directory, _identity(found), _identity(search))
-    return replace(found, base=base, trials=max(found.trials, search.trials))
+    return replace(found, base=search.base, trials=max(found.trials, search.trials))
 
 
 def claim_search(directory: Path, search: Search) -> Search:

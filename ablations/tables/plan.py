@@ -24,7 +24,6 @@ from experiments.records.result import MEASURES, Measure
 from transformer.config import (
     OPTIONS_OF,
     Config,
-    Precision,
     differences,
     from_dict,
     override,
@@ -269,19 +268,17 @@ def load_plan(directory: Path) -> Plan:
     return from_dict(Plan, read_json(path), str(path))
 
 
-def share_arithmetic(
-    base: Config, found: Config | None, precision: Precision | None, threads: int | None
-) -> Config:
+def share_arithmetic(base: Config, found: Config | None) -> Config:
     """``base`` with the precision and threads that all runs share, as both affect rounding.
 
-    They are those given, else those of ``base``, else those of earlier runs, whose base is
-    ``found``, else this machine's faster precision and one thread.
+    They are those of ``base``, else those of earlier runs, whose base is ``found``, else this
+    machine's faster precision and one thread.
     """
     own, earlier = base.training, found and found.training
-    precision = precision or own.precision
+    precision = own.precision
     if precision == "auto":
         precision = earlier.precision if earlier else faster_precision(base.model.d_model)
-    threads = threads or own.threads or (earlier.threads if earlier else 1)
+    threads = own.threads or (earlier.threads if earlier else 1)
     return override(base, threads=threads, precision=precision)
 
 
@@ -297,9 +294,7 @@ def check_same(
         )
 
 
-def settle_plan(
-    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
-) -> Plan:
+def settle_plan(directory: Path, plan: Plan) -> Plan:
     """``plan`` with the precision, threads and seeds of earlier runs in ``directory``.
 
     Rows may have changed since: runs that differ from the new plan become stale.
@@ -308,20 +303,18 @@ def settle_plan(
         InputError: if the runs are of another table or scale, or with other rounding.
     """
     found = load_plan(directory) if (directory / PLAN_FILE).exists() else None
-    plan = replace(plan, base=share_arithmetic(plan.base, found and found.base, precision, threads))
+    plan = replace(plan, base=share_arithmetic(plan.base, found and found.base))
     if found is None:
         return plan
     check_same("table", directory, _identity(found), _identity(plan))
     return plan.with_cells((*plan.cells, *found.cells))
 
 
-def claim_plan(
-    directory: Path, plan: Plan, precision: Precision | None = None, threads: int | None = None
-) -> Plan:
+def claim_plan(directory: Path, plan: Plan) -> Plan:
     """Write ``plan`` to ``directory``, with the seeds of the plan there."""
     make_directory(directory)
     with locked(directory / LOCK_FILE):
-        plan = settle_plan(directory, plan, precision, threads)
+        plan = settle_plan(directory, plan)
         write_json(directory / PLAN_FILE, to_dict(plan))
     return plan
 

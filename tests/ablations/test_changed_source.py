@@ -100,7 +100,7 @@ def test_plan_status_and_report_name_the_rows_in_a_line_each(
 ) -> None:
     file, root = write(tmp_path, 1), tmp_path / "runs"
     plan, _ = WANTED.plan(load_table(str(file)))
-    plan = claim_plan(root, plan, "fp32", 1)
+    plan = claim_plan(root, plan)
     for cell in plan.cells:
         finish(root, cell)
         experiment = plan.experiment(cell)

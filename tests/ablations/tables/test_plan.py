@@ -50,21 +50,25 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 
 
 def test_a_user_chooses_precision_and_threads_once(tmp_path: Path, any_precision: Plan) -> None:
-    chosen = settle_plan(tmp_path, any_precision, "fp32", 3)
+    def choose(**settings: Any) -> Plan:
+        base = override(any_precision.base, **settings)
+        return settle_plan(tmp_path, replace(any_precision, base=base))
+
+    chosen = choose(precision="fp32", threads=3)
     assert (chosen.base.training.precision, chosen.base.training.threads) == ("fp32", 3)
     claim_plan(tmp_path, chosen)
     assert claim_plan(tmp_path, any_precision).base == chosen.base
     with pytest.raises(InputError, match=r"another table \(precision: 'fp32' -> 'bf16'\)"):
-        settle_plan(tmp_path, any_precision, "bf16")
+        choose(precision="bf16")
     with pytest.raises(InputError, match=r"another table \(threads: 3 -> 2\)"):
-        settle_plan(tmp_path, any_precision, threads=2)
+        choose(threads=2)
 
 
 @pytest.mark.parametrize("name", ["base", "A-h1", "big"])
 def test_the_experiment_of_a_cell_is_the_row_with_what_the_scale_sets_for_it(
     tmp_path: Path, name: str
 ) -> None:
-    plan = settle_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (7,)), "fp32")
+    plan = settle_plan(tmp_path, make_plan(TABLE, PAPER, TABLE.rows, (7,)))
     (found,) = (row for row in TABLE.rows if row.name == name)
     expected = override(TABLE.configure(found, PAPER), precision="fp32", threads=1)
     assert plan.configs[name] == expected
