@@ -95,11 +95,12 @@ class Options(Places):
         for name in ("accumulate", "retries", "threads", "devices_per_trial"):
             if (getattr(self, name) or 0) > MOST:
                 raise InputError(f"--{name.replace('_', '-')} may be at most {MOST:,}")
-        if self.ray is not None:  # a node takes this many runs for each of its GPUs
-            check_count("--trials-per-device", self.trials_per_device, 1)
-        if self.ray is not None and self.workers is not None:
+        if self.ray is None:
+            return
+        check_count("--trials-per-device", self.trials_per_device, 1)  # for each GPU of a node
+        if self.workers is not None:
             raise InputError("--workers is for this machine: a Ray cluster has its own resources")
-        if self.ray is not None and self.devices_per_trial > 1 < self.trials_per_device:
+        if self.devices_per_trial > 1 and self.trials_per_device > 1:
             raise InputError(
                 "on a Ray cluster runs share a GPU (--trials-per-device) or have several "
                 "(--devices-per-trial), but not both"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from experiments.records.result import MEASURES, Measure, Result, score_key
 from transformer.errors import InputError
-from transformer.variant import current_name, split_name, variant_name
+from transformer.variant import split_name, variant_name
 
 # A function of sources, translations and references, each a list of lines.
 Function: TypeAlias = Callable[[list[str], list[str], list[str]], float]
@@ -39,11 +39,6 @@ class OwnMeasure:
     def name(self) -> str:
         """The function's own name."""
         return split_name(self.function)[1]
-
-    @property
-    def current(self) -> OwnMeasure:
-        """The same measure with its current source, where that is available."""
-        return replace(self, function=current_name(self.function))
 
     @property
     def measure(self) -> Measure:

@@ -338,8 +338,8 @@ def with_current_sources(plan: Plan) -> Plan:
         for row in plan.rows
     ]
     base = replace(plan.base, model=model, training=training)
-    own_measures = tuple(measure.current for measure in plan.own_measures)
-    return replace(plan, base=base, rows=tuple(rows), own_measures=own_measures)
+    own_measures = [replace(x, function=current_name(x.function)) for x in plan.own_measures]
+    return replace(plan, base=base, rows=tuple(rows), own_measures=tuple(own_measures))
 
 
 def _refreshed(settings: dict[str, Value]) -> dict[str, Value]:

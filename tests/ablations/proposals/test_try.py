@@ -362,9 +362,7 @@ def test_the_base_at_small_is_trained_as_the_rows_of_decoding_are(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_command_continues(number: signal.Signals, out: Path, ask: Any) -> None:
     say(out, seeds_of("Idea", GAIN), {"Idea/seed-3": "hang"})
     command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *TRY.split()]
