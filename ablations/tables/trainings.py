@@ -6,9 +6,10 @@ Rows that differ only in averaging and decoding have the same trained weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from transformer.config import Config, DecodingConfig, TrainingConfig, override
+from transformer.config import Config, TrainingConfig, training_digest
+from transformer.corpus import Corpus
 from transformer.errors import InputError
 
 
@@ -23,17 +24,11 @@ class Training:
     checkpoints: int
 
 
-def training_of(config: Config) -> Config:
-    """``config`` without the settings that do not affect weights: equal for equal trainings."""
-    without = replace(config, decoding=DecodingConfig())
-    return override(without, average_checkpoints=1, also_average=None)
-
-
 def trainings_of(configs: Mapping[str, Config]) -> tuple[Training, ...]:
     """The trainings of rows with these configurations, ordered by their first rows."""
-    rows: dict[Config, list[str]] = {}
+    rows: dict[tuple[Corpus, str], list[str]] = {}
     for name, config in configs.items():
-        rows.setdefault(training_of(config), []).append(name)
+        rows.setdefault((config.data.corpus, training_digest(config)), []).append(name)
     trainings: list[Training] = []
     for names in rows.values():
         checkpoints = max(needed_checkpoints(configs[name]) for name in names)
