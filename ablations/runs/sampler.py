@@ -95,16 +95,14 @@ class FeasibleSampler(RandomSampler):
         shared = {name: x for name, x in search_space.items() if not is_option(name)}
         again: dict[str, Any] = {}
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
-            values: dict[str, Any] = {}
-            if draw < _MODEL_DRAWS:
-                values = model.sample_relative(study, trial, shared)
+            chooser = model if draw < _MODEL_DRAWS else even
+            values = chooser.sample_relative(study, trial, shared)  # none if it is even
             values |= {
                 name: even.sample_independent(study, trial, name, distribution)
                 for name, distribution in shared.items()
                 if name not in values
             }
             # Only some trials have an option, so each is drawn independently.
-            chooser = model if draw < _MODEL_DRAWS else even
             for name, distribution in used(self._search, values).items():
                 if name not in values:
                     values[name] = chooser.sample_independent(study, trial, name, distribution)
