@@ -101,9 +101,11 @@ class Study:
             return
         # All values: later trials are compared with them, and a pruned trial's value is its last.
         list(self._report(name, found.intermediate_values))
-        pruned = found.state == TrialState.PRUNED
-        values, state = (None, found.state) if pruned else (found.values, None)
-        self._study.tell(self._running.pop(name), values, state)
+        trial = self._running.pop(name)
+        if found.state == TrialState.PRUNED:
+            self._study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(trial, found.values)
 
     def _report(self, name: str, curve: Mapping[int, float]) -> Iterator[int]:
         last = self._reported.get(name, -1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ablations.tables.claims import claim
-from ablations.tables.table import Table, row
+from ablations.tables.table import Table, claim, row
 from ablations.tables.table3 import BASE
 
 NETWORKS = "reduced:FewerNetworksTransformer"

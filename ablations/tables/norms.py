@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablations.tables.claims import claim
-from ablations.tables.table import Row, Table, row
+from ablations.tables.table import Row, Table, claim, row
 from ablations.tables.table3 import BASE
 from transformer.config import override
 

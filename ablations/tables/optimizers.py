@@ -12,8 +12,7 @@ name that factor, since a scale may set another one.
 
 from __future__ import annotations
 
-from ablations.tables.claims import claim
-from ablations.tables.table import Table, row
+from ablations.tables.table import Table, claim, row
 from ablations.tables.table3 import BASE
 from ablations.tables.tune import Tune
 

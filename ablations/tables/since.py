@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablations.tables.claims import claim
-from ablations.tables.table import Table, row
+from ablations.tables.table import Table, claim, row
 from ablations.tables.table3 import BASE
 from ablations.tables.tune import Tune
 

@@ -96,6 +96,34 @@ def row(
     return Row(name=name, reported=paper, changes=found, published=published, reference=reference)
 
 
+def claim(
+    name: str,
+    found: str,
+    model: str | None = None,
+    method: str | None = None,
+    options: Mapping[str, Value] | None = None,
+    **changes: Unpack[Changes],
+) -> Row:
+    """A row with what its source ``found``, such as ``better``; empty if there is no source.
+
+    Args:
+        model: one of the project's variants as ``file:Class``, with ``options``
+        method: one of the project's methods, named in the same way
+    """
+    return row(
+        name,
+        model=_full_name(model),
+        options=options,
+        method=_full_name(method),
+        reference=found,
+        **changes,
+    )
+
+
+def _full_name(variant: str | None) -> str | None:
+    return None if variant is None else f"transformer.variants.{variant}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
     """A table or a search space around a base in the paper's units, with its own scales."""

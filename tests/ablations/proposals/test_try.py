@@ -24,6 +24,7 @@ from ablations.tables.plan import load_plan, settle_plan
 from experiments.records.ownership import identity
 from experiments.records.progress import RunState
 from tests.ablations.samples import Call, prepare_stand_ins, started
+from tests.ablations.test_run_again import edit
 
 TRY = "try idea.py --scale quick --directory out --json"
 IDEA = """
@@ -45,12 +46,6 @@ def say(
     out: Path, perplexities: Mapping[str, float], behaviour: Mapping[str, str] | None = None
 ) -> None:
     prepare_stand_ins(out, behaviour or {}, perplexities=perplexities)
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
 
 
 @pytest.fixture
