@@ -43,6 +43,7 @@ from ablations.tables.plan import (
     refresh_plan,
     settle_plan,
     share_arithmetic,
+    with_rows_there,
 )
 from ablations.tables.warn import stale_rows, warnings_of
 from ablations.tracking.push import track_table_run
@@ -232,9 +233,7 @@ def run_confirmation(
     chosen = replace(there.plan.row(row), seeds=parse_seeds(seeds))
     plan = replace(there.plan, rows=(chosen,), base=_with_options(there.plan.base, options))
     names = [str(cell) for cell in plan.cells]
-    if (root / PLAN_FILE).exists():  # which may confirm other rows too
-        others = tuple(each for each in load_plan(root).rows if each.name != row)
-        plan = replace(plan, rows=(*others, chosen))
+    plan = with_rows_there(root, plan)  # it may confirm other rows too
     settled = settle_plan(root, plan)
     executor = find_executor(options, settled.base)
     with lock_runs(root, options.shard):

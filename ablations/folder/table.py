@@ -13,7 +13,14 @@ from ablations.files import PLAN_FILE, REPLACED, TUNING, check_free
 from ablations.folder.base import Folder, Record
 from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
-from ablations.tables.plan import Plan, claim_plan, load_plan, settle_plan, with_current_sources
+from ablations.tables.plan import (
+    Plan,
+    claim_plan,
+    load_plan,
+    settle_plan,
+    with_current_sources,
+    with_rows_there,
+)
 from ablations.tables.step_times import StepTimes, load_step_times
 from ablations.tables.table import Cell
 from experiments.records.line import RUNS_FILE
@@ -115,10 +122,8 @@ class TableFolder(Folder):
                 warnings.warn(f"left out: {why}", stacklevel=3)
         finished = {run.name: run for run in published if run.result is not None}
         plan = self.plan.with_cells(self.cells[name] for name in finished)
-        if (into / PLAN_FILE).exists():  # it may have more rows
-            ours = {row.name: row for row in plan.rows}
-            there = {row.name: row for row in load_plan(into).rows}
-            plan = replace(plan, rows=tuple((there | ours).values()))
+        plan = with_rows_there(into, plan)
+        if (into / PLAN_FILE).exists():
             _refuse_stale(into, settle_plan(into, plan), finished.keys())
         claim_plan(into, plan)
         if self.step_times is not None:

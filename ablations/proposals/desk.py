@@ -28,6 +28,7 @@ from ablations.tables.plan import (
     make_plan,
     settle_plan,
     share_arithmetic,
+    with_rows_there,
 )
 from ablations.tables.table import Cell, Row, Table, row
 from ablations.tables.table3 import BASE
@@ -92,10 +93,7 @@ class Desk:
             # A slower precision costs less than ten trainings of the base.
             base = share_arithmetic(plan.base, load_plan(results).base)
             plan = replace(plan, base=base)
-        self.plan = settle_plan(root, plan)
-        if (root / PLAN_FILE).exists():
-            others = [each for each in load_plan(root).rows if each.name != BASE_ROW]
-            self.plan = replace(self.plan, rows=(*self.plan.rows, *others))
+        self.plan = with_rows_there(root, settle_plan(root, plan))
         self.base, self.base_seeds = self.ledger.base(BASE_SEEDS)
 
     def plan_row(self, proposal: Row) -> PlannedRow:

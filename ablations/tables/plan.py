@@ -310,6 +310,15 @@ def settle_plan(directory: Path, plan: Plan) -> Plan:
     return plan.with_cells((*plan.cells, *found.cells))
 
 
+def with_rows_there(directory: Path, plan: Plan) -> Plan:
+    """``plan`` with the rows that only the plan in ``directory`` has, if there is one."""
+    if not (directory / PLAN_FILE).exists():
+        return plan
+    rows = {row.name: row for row in load_plan(directory).rows}
+    rows |= {row.name: row for row in plan.rows}
+    return replace(plan, rows=tuple(rows.values()))
+
+
 def claim_plan(directory: Path, plan: Plan) -> Plan:
     """Write ``plan`` to ``directory``, with the seeds of the plan there."""
     make_directory(directory)
