@@ -1,7 +1,7 @@
-"""Declare a search space; docs/search.md shows a file that does.
+"""Declare a search space.
 
-Values, including the warm-up's, are in the paper's units and are mapped by the scale, like those of
-a table's row.
+docs/search.md shows a file that does. Values, including the warm-up's, are in the paper's units and
+are mapped by the scale, like those of a table's row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Declare an ablation table: rows that differ from one base; docs/own-tables.md shows a file that
-does.
+"""Declare an ablation table: rows that differ from one base.
 
-Values are in the paper's units and are mapped by the scale.
+docs/own-tables.md shows a file that does. Values are in the paper's units and are mapped by the
+scale.
 """
 
 from __future__ import annotations
