@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ import pytest
 from ablations import collect
 from ablations.dashboard.page import Reader
 from ablations.folder import SearchFolder, open_folder
-from ablations.runs.reuse import Earlier
-from ablations.tables.plan import claim_plan, load_plan
+from ablations.runs.reuse import Earlier, take_renamed
+from ablations.tables.plan import claim_plan, load_plan, make_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
 from experiments.records.collection import Collection
@@ -22,7 +23,7 @@ from experiments.records.line import ARCHIVES, RUNS_FILE
 from experiments.records.ownership import claim
 from experiments.records.result import load_result, save_result
 from experiments.records.source import record_source
-from tests.ablations.samples import finish, leave_curve, small_plan
+from tests.ablations.samples import SMALL_TABLE, TINY, finish, leave_curve, small_plan
 from tests.ablations.search.samples import bowl, small_search, work_on
 from transformer.errors import InputError
 from transformer.files import write_json
@@ -265,6 +266,17 @@ def test_the_confirmation_of_a_search_is_in_its_lines(tmp_path: Path) -> None:
     assert open_folder(target / "confirm").left == []
     assert not any(problem for _, problem in found.verify())
     assert open_folder(root).collect(target) == []
+
+
+def test_of_a_renamed_run_the_folder_is_moved_and_not_an_older_line(collected: Path) -> None:
+    finish_all(collected, NARROW)
+    base, narrow, *_ = SMALL_TABLE.rows
+    renamed = replace(SMALL_TABLE, rows=(base, replace(narrow, name="thin")))
+    claim_plan(collected, make_plan(renamed, TINY, renamed.rows, (1,)))
+    assert take_renamed(collected) == 1
+    assert load_result(collected / "thin" / "seed-1") and not (collected / "narrow").exists()
+    assert str(NARROW) in Collection(collected).lines
+    assert take_renamed(collected) == 0
 
 
 def test_a_line_has_the_source_of_the_users_class(tmp_path: Path) -> None:
