@@ -107,7 +107,7 @@ def test_attention_by_sentence(
     assert packed is not None
     source, inputs, _ = unpack(packed.to(device).tensors, longest=256)
     shape = (1, _HEADS, source.ids.size(1), _WIDTH)
-    masks = [source.mask(source), inputs.mask(inputs, causal=True), inputs.mask(source)]
+    masks = [source.mask(), inputs.mask(causal=True), inputs.mask_to(source.mask())]
     if tile is not None:
         if device.type == "cpu":
             pytest.skip("no tiles on a CPU")

@@ -23,9 +23,9 @@ from tests.samples import random_sentences, random_targets
 from transformer.config import BOS_ID, PAD_ID, override
 from transformer.data.batches import Batch, BatchPlan
 from transformer.data.buckets import Buckets
-from transformer.training.loss import loss_sums
 from transformer.training.method import make_module
 from transformer.training.packing import pack, room, unpack
+from transformer.training.whole_step import WholeStep
 
 # They add to the mask, or read it.
 BIASED = {"relative", "alibi", "fixed-heads"}
@@ -102,8 +102,8 @@ def test_loss_and_gradients_are_those_of_the_padded_batch(table: Table, row: Row
     batch = batch_of([5, 19, 1, 3], [11, 2, 7, 13])
     packed = pack(batch, size=48, longest=20)
     assert packed is not None
-    smoothing = config.training.label_smoothing
-    sums = module.sums(batch), loss_sums(module.model, smoothing, *unpack(packed.tensors, 20))
+    uncompiled = WholeStep(module.model, config, packs=False)
+    sums = module.sums(batch), uncompiled.sums(packed.tensors)
     (expected, gradients), (found, others) = (
         (loss, torch.autograd.grad(loss, list(module.parameters()), materialize_grads=True))
         for loss, _ in sums

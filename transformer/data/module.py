@@ -68,10 +68,8 @@ class PlannedLoader:
         return collate(self._store, pairs, number=number, shard=shard, shards=self._shards)
 
 
-def prefetch(
-    function: Callable[[Item], Result], items: Iterable[Item], ahead: int = _PREFETCHED
-) -> Generator[Result]:
-    """``map`` on another thread, up to ``ahead`` items ahead of the caller.
+def prefetch(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result]:
+    """``map`` on another thread, some items ahead of the caller.
 
     An exception of the function is raised when its item is due.
     """
@@ -80,7 +78,7 @@ def prefetch(
         try:
             for item in items:
                 waiting.append(thread.submit(function, item))
-                if len(waiting) > ahead:
+                if len(waiting) > _PREFETCHED:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

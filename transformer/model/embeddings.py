@@ -16,13 +16,13 @@ from transformer.kernels.padded_matrix import PaddedMatrix
 from transformer.model.packed import PackedTokens
 
 
-def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
+def sinusoids(length: int, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(same), section 3.5.
 
     Returns:
-        ``(length, d_model)`` for the positions from ``start`` on, in float32.
+        ``(length, d_model)`` for the positions from 0 on, in float32.
     """
-    position = torch.arange(start, start + length, dtype=torch.float64).unsqueeze(1)
+    position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     table = torch.empty(length, d_model)
     table[:, 0::2] = torch.sin(position * frequency)

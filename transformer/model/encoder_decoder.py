@@ -97,7 +97,7 @@ class DecoderLayer(nn.Module):
 def padding_mask(tokens: Tensor | PackedTokens) -> Tensor:
     """Additive mask ``(batch, 1, 1, length)`` that hides padding from all queries."""
     if isinstance(tokens, PackedTokens):
-        return tokens.mask(tokens)
+        return tokens.mask()
     return additive_mask(tokens.eq(PAD_ID))[:, None, None, :]
 
 
@@ -175,7 +175,7 @@ class Transformer(nn.Module):
         """``(batch, tgt)`` to states ``(batch, tgt, d_model)``, all positions at once."""
         states = self.embedding(tgt)
         if isinstance(tgt, PackedTokens):
-            tgt_mask, memory_mask = tgt.mask(tgt, causal=True), tgt.mask_to(memory_mask)
+            tgt_mask, memory_mask = tgt.mask(causal=True), tgt.mask_to(memory_mask)
         else:
             tgt_mask = causal_mask(tgt.size(1), tgt.device)
         for layer in self.decoder:

@@ -34,11 +34,10 @@ class PackedTokens(NamedTuple):
         """``(length,)``, each token's position in its sentence."""
         return positions(self.sentence, self.offsets)
 
-    def mask(self, keys: PackedTokens, causal: bool = False) -> Tensor:
-        """The stand-in for an attention mask from these tokens to ``keys``."""
-        return cast(
-            Tensor, Sentences(self.sentence, keys.sentence, self.offsets, keys.offsets, causal)
-        )
+    def mask(self, causal: bool = False) -> Tensor:
+        """The stand-in for the mask of these tokens' attention to each other."""
+        side = self.sentence, self.sentence, self.offsets, self.offsets
+        return cast(Tensor, Sentences(*side, causal))
 
     def mask_to(self, mask: Tensor) -> Tensor:
         """The mask of attention from these tokens to the keys of another mask."""

@@ -34,24 +34,6 @@ def states_and_targets(
     return states.index_select(0, real_targets), targets.index_select(0, real_targets)
 
 
-def loss_sums(
-    model: Transformer,
-    smoothing: float,
-    src: Tensor | PackedTokens,
-    inputs: Tensor | PackedTokens,
-    targets: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Sums over the target word-pieces of the smoothed loss and of the plain one, in nats.
-
-    Padding does not count. The arguments are those of :func:`states_and_targets`, and ε.
-    """
-    states, targets = states_and_targets(model, src, inputs, targets)
-    vocab_size = model.config.vocab_size
-    return smoothed_cross_entropy(
-        states, model.output.weight, targets, smoothing, vocab_size, padded=True
-    )
-
-
 def smoothed_cross_entropy(
     states: Tensor,
     weight: Tensor,

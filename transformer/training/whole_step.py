@@ -14,7 +14,7 @@ from transformer.data.batches import Batch
 from transformer.kernels.captured_step import CapturedStep, Inputs
 from transformer.model.encoder_decoder import Transformer
 from transformer.model.packed import PackedTokens
-from transformer.training.loss import loss_sums
+from transformer.training.loss import smoothed_cross_entropy, states_and_targets
 from transformer.training.packing import PackedBatch, pack, room, unpack
 from transformer.training.precision import autocast
 from transformer.training.step_kinds import (
@@ -105,7 +105,10 @@ class WholeStep:
         return self._sums_of(*unpack(tensors, self._longest))
 
     def _sums_of(self, src: Tokens, inputs: Tokens, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return loss_sums(self._model, self._config.training.label_smoothing, src, inputs, targets)
+        states, targets = states_and_targets(self._model, src, inputs, targets)
+        smoothing, vocab_size = self._config.training.label_smoothing, self._config.model.vocab_size
+        weight = self._model.output.weight
+        return smoothed_cross_entropy(states, weight, targets, smoothing, vocab_size, padded=True)
 
 
 def _inputs_of(batch: Batch | PackedBatch) -> Inputs:
