@@ -34,7 +34,7 @@ from transformer.data.text import read_aligned
 from transformer.errors import InputError
 from transformer.evaluation.bleu import sentence_chrf
 from transformer.evaluation.counts import count_parameters, training_flops
-from transformer.evaluation.unigram import unigram_perplexity
+from transformer.evaluation.perplexity import unigram_perplexity
 from transformer.files import check_output, check_plain, write_json, write_output
 from transformer.progress import show_progress
 from transformer.training.precision import effective_precision

@@ -71,7 +71,7 @@ class Result:
     validation set, while it is decoded. Fields with a default may be missing in older results.
 
     ``unigram_perplexity`` is what the word-pieces' frequencies alone reach
-    (:mod:`transformer.evaluation.unigram`). Training ended at the step ``diverged_at`` if its
+    (:mod:`transformer.evaluation.perplexity`). Training ended at the step ``diverged_at`` if its
     gradient was infinite or NaN: the perplexity is infinite then, and nothing was translated.
     ``own_scores`` are those of a user's functions, by ``function@digest``.
     """

@@ -1,4 +1,4 @@
-"""Perplexity against a count by hand, and translation line by line."""
+"""Perplexity of models and of frequencies by hand, and translation line by line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import torch
 
 from tests.samples import TINY_MODEL, number_pairs
 from transformer.config import BOS_ID, DecodingConfig
+from transformer.data.store import MAX_PIECES, EncodedPairs
 from transformer.data.vocabulary import Vocabulary
 from transformer.errors import InputError
-from transformer.evaluation.perplexity import perplexity, translate
+from transformer.evaluation import perplexity as perplexity_module
+from transformer.evaluation.perplexity import perplexity, translate, unigram_perplexity
 from transformer.kernels.dropout import Dropout
 from transformer.model.encoder_decoder import Transformer
 from transformer.variants.modern import UntiedTransformer
@@ -88,3 +90,31 @@ def test_too_long_pairs_are_left_out_and_named(model: Transformer, vocabulary: V
         perplexity(model, vocabulary, [], [])
     with pytest.raises(InputError, match=r"^1 sources have 2 references"):
         perplexity(model, vocabulary, ["one"], ["a", "b"])
+
+
+TRAIN = [([4, 4, 4, 3], [5, 6, 3]), ([7, 3], [5, 3]), ([8, 3], [5, 5, 7, 3])]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 100])
+def test_frequencies_are_those_of_training_targets_and_one_more(
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perplexity_module, "_PAIRS_AT_ONCE", at_a_time)
+    train = EncodedPairs.of(TRAIN)
+    valid = EncodedPairs.of([([9, 3], [5, 10, 3]), ([4, 3], [6, 3])])
+    # Of 11 word-pieces the targets have 5 four times, 3 three times, 6 and 7 once: 9 and 11 more.
+    chances = [5 / 20, 1 / 20, 4 / 20, 2 / 20, 4 / 20]
+    expected = math.prod(chances) ** (-1 / len(chances))
+    assert unigram_perplexity(train, valid, 11) == pytest.approx(expected)
+
+
+def test_pairs_that_are_not_scored_do_not_count() -> None:
+    train, pair = EncodedPairs.of(TRAIN), ([4, 3], [6, 3])
+    overlong = [([4, 3], [5] * MAX_PIECES + [3]), ([4] * MAX_PIECES + [3], [5, 3])]
+    expected = unigram_perplexity(train, EncodedPairs.of([pair]), 11)
+    assert unigram_perplexity(train, EncodedPairs.of([*overlong, pair]), 11) == expected
+
+
+def test_a_uniform_corpus_has_the_perplexity_of_its_vocabulary() -> None:
+    pairs = EncodedPairs.of([([3], list(range(13)))])
+    assert unigram_perplexity(pairs, pairs, 13) == pytest.approx(13)

@@ -1,4 +1,4 @@
-"""Perplexity of reference translations, and the translation of text."""
+"""Perplexity of a model and of frequencies alone, and translation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from transformer.config import PAD_ID, DecodingConfig
@@ -19,6 +20,8 @@ from transformer.decoding import Constraint, decode_sentences
 from transformer.errors import InputError
 from transformer.model.encoder_decoder import Transformer, evaluating
 from transformer.training.loss import smoothed_cross_entropy
+
+_PAIRS_AT_ONCE = 100_000  # that are counted: a large corpus does not fit in memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +99,27 @@ def scored_pairs(
     if not len(rows):
         raise InputError("there is no perplexity: no line, or none that is short enough")
     return pairs, rows
+
+
+def unigram_perplexity(train: EncodedPairs, valid: EncodedPairs, vocab_size: int) -> float:
+    """Perplexity of the targets of ``valid`` under the frequencies of those of ``train``.
+
+    Ends of sentences count, and the pairs of ``valid`` are those that are scored, as in
+    :func:`perplexity`. One is added to each of the ``vocab_size`` counts (Laplace), as ``valid``
+    may have word-pieces that ``train`` has not.
+    """
+    counts = _count_targets(train, np.arange(len(train)), vocab_size) + 1
+    scored = _count_targets(valid, valid.scored(), vocab_size)
+    log_probabilities = np.log(counts / counts.sum())
+    return math.exp(-float(scored @ log_probabilities) / int(scored.sum()))
+
+
+def _count_targets(pairs: EncodedPairs, rows: Integers, vocab_size: int) -> Integers:
+    counts = np.zeros(vocab_size, np.int64)
+    for start in range(0, len(rows), _PAIRS_AT_ONCE):
+        targets = pairs.joined(rows[start : start + _PAIRS_AT_ONCE], side=1)
+        counts += np.bincount(targets, minlength=vocab_size)
+    return counts
 
 
 def translate(
