@@ -86,6 +86,7 @@ ALLOWED = {
     "transformer.parameters": (
         "transformer.errors",
         "transformer.fields",
+        "transformer.sources",
         "transformer.variant",
     ),
     "transformer.variants": (

@@ -26,7 +26,13 @@ from typing import Any
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import read_text
-from transformer.sources import definitions, is_installed, is_main, statements_of
+from transformer.sources import (
+    definitions,
+    is_installed,
+    is_main,
+    module_file,
+    statements_of,
+)
 from transformer.variant import digest_of, is_own, source_file, split_name
 
 # The version of these rules. A record made by another version is not compared.
@@ -206,15 +212,11 @@ def _find(key: str, folder: Path) -> Path | None:
         if path.is_absolute() or ".." in path.parts[_MOST_ABOVE:]:
             return None
         return _located(folder / path)
-    parts = key.split(".")
-    if not all(map(str.isidentifier, parts)):
+    if not all(map(str.isidentifier, key.split("."))):
         return None
-    for entry in sys.path:  # not by importlib, which imports the packages above a module
-        inside = Path(entry).joinpath(*parts)
-        for file in (inside / "__init__.py", inside.with_name(f"{inside.name}.py")):
-            if file.is_file():
-                return _located(file)
-    return None
+    # Not by importlib, which imports the packages above a module.
+    files = (module_file(Path(entry), key) for entry in sys.path)
+    return next((_located(file) for file in files if file is not None), None)
 
 
 def _text(path: Path) -> str | None:

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from transformer.errors import InputError, unknown_name
 from transformer.fields import NO_OPTIONS, Options, Value, fits, takes
-from transformer.variant import class_name, source_of
+from transformer.sources import module_file
+from transformer.variant import class_name, source_of, split_name
 
 _KINDS: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool}
 
@@ -45,7 +46,7 @@ def declared_options(name: str) -> dict[str, Option]:
     Raises:
         InputError: for one that cannot be read, or a class that is not there.
     """
-    module, _, kind = name.partition("@")[0].rpartition(":")
+    module, kind, _ = split_name(name)
     return _options_of(module, kind, source_of(module)) or {}
 
 
@@ -105,11 +106,9 @@ def _imported(module: str, node: ast.ImportFrom, file: Path) -> tuple[str, Path]
     """The name and the file of the module from which ``node`` imports, if it can be read."""
     inside = node.module or ""
     package = module.rpartition(".")[0]
-    beside = file.parents[max(0, node.level - 1)].joinpath(*filter(None, inside.split(".")))
-    name = f"{package}.{inside}" if node.level and package else inside
-    for path in (beside.with_suffix(".py"), beside / "__init__.py"):
-        if path.is_file():
-            return name, path
+    beside = module_file(file.parents[max(0, node.level - 1)], inside)
+    if beside is not None:
+        return f"{package}.{inside}" if node.level and package else inside, beside
     try:
         return inside, source_of(inside)
     except InputError:

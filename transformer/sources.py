@@ -153,6 +153,13 @@ def is_main(statement: ast.stmt) -> bool:
     return _root(statement.test.left) == "__name__"
 
 
+def module_file(folder: Path, module: str) -> Path | None:
+    """The file of a module or a package below ``folder``, found without importing anything."""
+    path = folder.joinpath(*module.split("."))
+    files = (path / "__init__.py", path.with_name(f"{path.name}.py"))  # in Python's order
+    return next((file for file in files if file.is_file()), None)
+
+
 _installed_packages = functools.cache(importlib.metadata.packages_distributions)
 
 
@@ -210,9 +217,7 @@ class _Folder:
         is_of_others = inside == module if self.package else is_installed(module)
         if not module or is_of_others:
             return None
-        path = self.path.joinpath(*inside.split("."))
-        files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-        return next((file for file in files if file.is_file()), None)
+        return module_file(self.path, inside)
 
 
 def _called_module(call: ast.Call) -> str:

@@ -24,7 +24,7 @@ from transformer.errors import BlockedError, InputError
 from transformer.fields import NO_OPTIONS, Options, Value
 from transformer.files import expand_user
 from transformer.python_files import load_file
-from transformer.sources import definitions, is_installed
+from transformer.sources import definitions, is_installed, module_file
 
 Kind = TypeVar("Kind")
 
@@ -294,16 +294,12 @@ def source_of(module: str) -> Path:
 
 def _installed_file(module: str) -> Path | None:
     """The file of a module, found without importing the packages above it."""
-    package, *parts = module.split(".")
+    package, _, inside = module.partition(".")
     spec = importlib.util.find_spec(package)
-    if spec is None or not parts:
+    if spec is None or not inside:
         return Path(spec.origin) if spec and spec.origin else None
-    for folder in spec.submodule_search_locations or ():
-        path = Path(folder).joinpath(*parts)
-        for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
-            if file.is_file():
-                return file
-    return None
+    files = (module_file(Path(folder), inside) for folder in spec.submodule_search_locations or ())
+    return next(filter(None, files), None)
 
 
 def is_own(name: str) -> bool:
