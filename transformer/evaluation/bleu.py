@@ -50,9 +50,7 @@ def bleu(
         references: a line for each hypothesis
         more: further references, each as many lines
     """
-    metric = sacrebleu_metric(language)
-    score = _corpus_score(metric, hypotheses, [references, *more])
-    return CorpusScore(score=score, signature=str(metric.get_signature()))
+    return _scored(sacrebleu_metric(language), hypotheses, [references, *more])
 
 
 def sacrebleu_metric(language: str, references: Sequence[Sequence[str]] | None = None) -> BLEU:
@@ -75,9 +73,7 @@ def chrf(
     """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
-    metric = CHRF()
-    score = _corpus_score(metric, hypotheses, [references, *more])
-    return CorpusScore(score=score, signature=str(metric.get_signature()))
+    return _scored(CHRF(), hypotheses, [references, *more])
 
 
 def tokenised_bleu(
@@ -100,7 +96,7 @@ def tokenised_bleu(
     from sacrebleu.metrics.bleu import BLEU
 
     language = _moses_code(language)
-    score = _corpus_score(
+    found = _scored(
         BLEU(tokenize="none", smooth_method="none", force=True),
         moses_tokens(hypotheses, language),
         [moses_tokens(lines, language) for lines in (references, *more)],
@@ -110,7 +106,7 @@ def tokenised_bleu(
         f"nrefs:{1 + len(more)}|case:mixed|quotes:plain|tok:moses-{language}|compounds:{compounds}|"
         f"smooth:none|version:sacremoses-{version('sacremoses')}"
     )
-    return CorpusScore(score=score, signature=signature)
+    return CorpusScore(score=found.score, signature=signature)
 
 
 def _moses_code(language: str) -> str:
@@ -146,14 +142,15 @@ def _moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
     return normalizer, MosesTokenizer(language)
 
 
-def _corpus_score(
+def _scored(
     metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> float:
+) -> CorpusScore:
     for lines in references:
         if not 0 < len(hypotheses) == len(lines):
             counts = f"{len(hypotheses):,} hypotheses and {len(lines):,} references"
             raise InputError(f"there is no score of {counts}: give one for each line")
-    return metric.corpus_score(list(hypotheses), [list(lines) for lines in references]).score
+    score = metric.corpus_score(list(hypotheses), [list(lines) for lines in references]).score
+    return CorpusScore(score=score, signature=str(metric.get_signature()))
 
 
 def sentence_chrf(
