@@ -13,12 +13,7 @@ import pytest
 from torch import nn
 
 from transformer.errors import InputError
-from transformer.imported_files import (
-    has_changed_since,
-    places_of,
-    source_record,
-    with_imported,
-)
+from transformer.imported_files import has_changed_since, places_of, source_record, with_imported
 from transformer.variant import (
     FILES_VARIABLE,
     current_name,

@@ -26,13 +26,7 @@ from typing import Any
 from transformer.config import from_dict, to_dict
 from transformer.errors import InputError
 from transformer.files import read_text
-from transformer.sources import (
-    definitions,
-    is_installed,
-    is_main,
-    module_file,
-    statements_of,
-)
+from transformer.sources import definitions, is_installed, is_main, module_file, statements_of
 from transformer.variant import digest_of, is_own, source_file, split_name
 
 # The version of these rules. A record made by another version is not compared.

@@ -8,13 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from transformer.formats import duration
 

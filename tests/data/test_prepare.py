@@ -168,7 +168,7 @@ def test_a_full_disk_is_named_and_finished_stages_are_not_repeated(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(prepare_module, "_scored", fill)
+        broken.setattr(prepare_module, "write_scored", fill)
         with pytest.raises(OSError, match=f"No space left on device: '{cache_directory()}"):
             prepare(tiny_config)
     for name in ("clean", "train_vocabulary", "encode"):

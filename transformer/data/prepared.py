@@ -7,9 +7,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from transformer.config import from_dict, to_dict
+from transformer.corpus import ParallelText
 from transformer.data.buckets import Buckets
 from transformer.data.fetch.cache import sha256_of
 from transformer.data.store import BYTES_PER_PAIR, LENGTHS_FILE, EncodedPairs
@@ -78,6 +79,16 @@ class TextReport:
     lines: int
     kept: int
     dropped: dict[str, int] = field(default_factory=dict)
+
+
+def text_name(text: ParallelText) -> str:
+    """A text's name for display: the end of its source's path, or the name of a test set."""
+    file = text.source
+    if file.location.startswith("sacrebleu:"):
+        return file.location.removeprefix("sacrebleu:").rsplit("/", 2)[0]
+    of_archive = None if file.is_column else file.member
+    *folder, name = PurePosixPath(of_archive or file.location).parts[-2:]
+    return "/".join([*folder, name.partition(".")[0]])
 
 
 @dataclass(frozen=True, slots=True)

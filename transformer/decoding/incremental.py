@@ -8,12 +8,7 @@ from torch import Tensor
 from transformer.config import BOS_ID, PAD_ID
 from transformer.errors import InputError
 from transformer.kernels.key_value_cache import KeyValueCache, in_aligned_rows, in_memory_order
-from transformer.model.encoder_decoder import (
-    Transformer,
-    additive_mask,
-    evaluating,
-    padding_mask,
-)
+from transformer.model.encoder_decoder import Transformer, additive_mask, evaluating, padding_mask
 
 # A broken cache changes logits by about their own size, rounding by a hundred-thousandth.
 _LARGEST_DIFFERENCE = 1e-3

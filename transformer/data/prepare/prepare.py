@@ -10,37 +10,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from transformer.config import Config, to_dict
-from transformer.corpus import Corpus, ParallelText, TextFile
+from transformer.corpus import Corpus, TextFile
 from transformer.data.buckets import Buckets
-from transformer.data.columns import check_columns
-from transformer.data.fetch.cache import (
-    cache_directory,
-    check_space,
-    exclusive,
-    sha256_of,
-)
+from transformer.data.fetch.cache import cache_directory, check_space, exclusive, sha256_of
 from transformer.data.fetch.download import cached_path
 from transformer.data.fetch.texts import fetch, is_here
 from transformer.data.languages import warn_if_unknown
 from transformer.data.prepare.pairs import clean, encode
+from transformer.data.prepare.scored import check_scored, write_scored
 from transformer.data.prepared import (
     MANIFEST_FILE,
     VOCABULARY_FILE,
     Manifest,
     PreparedCorpus,
-    TextReport,
     damaged_files,
     make_manifest,
     read_manifest,
     read_report,
     refuse_changed,
+    text_name,
     write_report,
 )
-from transformer.data.store import MAX_PIECES, EncodedPairs, write_store
-from transformer.data.text import read_aligned, read_text
+from transformer.data.store import EncodedPairs
 from transformer.data.vocabulary import SAMPLE_PAIRS, Vocabulary, train_vocabulary
 from transformer.errors import BlockedError, InputError
 from transformer.files import (
@@ -53,7 +47,7 @@ from transformer.files import (
     write_json,
 )
 from transformer.formats import duration, size
-from transformer.parsing.trees import BRACKETS, check_lines
+from transformer.parsing.trees import BRACKETS
 from transformer.progress import show_activity
 
 # Fewer pairs take a minute at most.
@@ -196,7 +190,7 @@ def _prepare(config: Config, directory: Path) -> None:
         _announce(corpus)
     own_first = sorted(corpus.files, key=lambda file: file.is_download)
     paths = {file: _fetch(file) for file in own_first}
-    _check_scored(corpus, paths)  # before hours of the training text
+    check_scored(corpus, paths)  # before hours of the training text
     part.mkdir(exist_ok=True)
     remove_unfinished(part)
     try:
@@ -204,39 +198,13 @@ def _prepare(config: Config, directory: Path) -> None:
             _train(config, paths, part)
         remove(part / _CLEAN)
         trained = (entry for entry in read_report(part) if entry.split == "train")
-        write_report(part, [*trained, *_scored(corpus, paths, part)])
+        write_report(part, [*trained, *write_scored(corpus, paths, part)])
         sources = [(file.name, sha256_of(paths[file])) for file in corpus.files]
         write_json(part / MANIFEST_FILE, to_dict(make_manifest(part, sources)))
     except InputError:
         remove(part)
         raise
     keep(part, directory)
-
-
-def _check_references(file: TextFile, lines: Sequence[str]) -> None:
-    """Check that there is a reference for each sentence."""
-    if "" in lines:
-        number, count = lines.index("") + file.first_line, lines.count("")
-        more = f", and so are {count - 1} others" if count > 1 else ""
-        raise InputError(
-            f"{file.name}, line {number} is empty{more}: a score needs a reference for each "
-            "sentence, so remove such pairs from source and target"
-        )
-
-
-def _check_scored(corpus: Corpus, paths: Mapping[TextFile, Path]) -> None:
-    """Check that the text to score is aligned and has no empty reference, and that trees are over
-    the words of their lines.
-    """
-    for text in filter(None, (corpus.valid, corpus.test)):
-        if text.source.is_column:
-            check_columns(_fetch(replace(text.source, member=None)))
-        lines = read_aligned(paths[text.source], paths[text.target])
-        _check_references(text.target, lines[1])
-        for reference in text.references:
-            read_aligned(paths[text.source], paths[reference])  # which may lack some sentences
-        if corpus.task == "parsing":
-            check_lines(*lines, text.target.name)
 
 
 def _announce(corpus: Corpus) -> None:
@@ -264,7 +232,7 @@ def _announce(corpus: Corpus) -> None:
 def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
     """Write the vocabulary, the training store and its report into ``part``."""
     data, vocabulary = config.data, part / VOCABULARY_FILE
-    texts = [(_text_name(x), paths[x.source], paths[x.target]) for x in data.corpus.train]
+    texts = [(text_name(x), paths[x.source], paths[x.target]) for x in data.corpus.train]
     text = clean(texts, part / _CLEAN, drop_duplicates=data.drop_duplicates)
     if not vocabulary.exists():
         pieces, pairs = config.model.vocab_size, min(text.pairs, SAMPLE_PAIRS)
@@ -280,42 +248,3 @@ def _train(config: Config, paths: Mapping[TextFile, Path], part: Path) -> None:
             raise InputError(f"{texts[0][1]}: no pair is left of the training text ({reasons})")
         Buckets.of(EncodedPairs.open(folder).lengths).save(folder)
         write_report(part, report)
-
-
-def _text_name(text: ParallelText) -> str:
-    """A text's name for display: the end of its source's path, or the name of a test set."""
-    file = text.source
-    if file.location.startswith("sacrebleu:"):
-        return file.location.removeprefix("sacrebleu:").rsplit("/", 2)[0]
-    of_archive = None if file.is_column else file.member
-    *folder, name = PurePosixPath(of_archive or file.location).parts[-2:]
-    return "/".join([*folder, name.partition(".")[0]])
-
-
-def _scored(corpus: Corpus, paths: Mapping[TextFile, Path], part: Path) -> list[TextReport]:
-    """Write the splits that are scored. Every line is kept: scores are for the whole set."""
-    vocabulary = Vocabulary(part / VOCABULARY_FILE)
-    report: list[TextReport] = []
-    for split in ("valid", "test"):
-        for text in corpus.splits.get(split, ()):
-            directory = part / split
-            directory.mkdir(exist_ok=True)
-            sides = read_aligned(paths[text.source], paths[text.target])
-            _write_lines(directory / "source.txt", sides[0])
-            _write_lines(directory / "reference.txt", sides[1])
-            for number, file in enumerate(text.references, 2):
-                _write_lines(directory / f"reference-{number}.txt", read_text(paths[file]))
-            pairs = list(zip(*map(vocabulary.encode, sides), strict=True))
-            if all(max(map(len, pair)) > MAX_PIECES for pair in pairs):
-                raise InputError(
-                    f"{paths[text.source]} and {paths[text.target]}: each line has more than "
-                    f"{MAX_PIECES:,} word-pieces; split them into sentences"
-                )
-            write_store(directory, [pairs], len(vocabulary))
-            count = len(pairs)
-            report.append(TextReport(split=split, text=_text_name(text), lines=count, kept=count))
-    return report
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
