@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu_session import ROOT, needed, pack, unfinished, unpack
+from bench.gpu_session import ROOT
+from bench.session_archive import needed, pack, unfinished, unpack
 from experiments.records.experiment import CHECKPOINTS, CONFIG_FILE
 from experiments.records.result import RESULT_FILE, load_result
 from tests.experiments.samples import assert_same_end, tiny_experiment
