@@ -21,7 +21,7 @@ from transformer.model.attention import MultiHeadAttention
 from transformer.model.encoder_decoder import EncoderLayer, FeedForward, PostNorm, Transformer
 from transformer.variants import attention, layers, positions
 from transformer.variants.modern import ModernTransformer
-from transformer.variants.optimizers import AdamW, JointOptimizer, Muon
+from transformer.variants.optimizers import AdamW, Muon
 
 HEADS, LENGTH, D_K, D_V = 4, 7, 6, 5
 SIZES = ModelConfig(vocab_size=61, d_model=26, num_heads=HEADS, d_k=D_K, d_v=D_V)
@@ -244,23 +244,3 @@ def test_each_parameter_takes_its_own_step(kind: type[AdamW | Muon]) -> None:
         group["lr"] = 0.01
     optimizer.step()
     torch.testing.assert_close(model.state_dict(), theirs.state_dict())
-
-
-def test_a_joint_optimizer_continues_from_its_state() -> None:
-    module = Muon(tiny(WMT14_EN_DE))
-    model = module.model
-    set_gradients(model)
-    optimizer = module.optimizer()
-    assert isinstance(optimizer, JointOptimizer)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.01 / (step + 1))
-    optimizer.step()
-    schedule.step()
-    again_module = copy.deepcopy(module)
-    resumed, again = again_module.model, again_module.optimizer()
-    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    for each in (model, resumed):
-        torch.manual_seed(5)
-        set_gradients(each)
-    optimizer.step()
-    again.step()
-    torch.testing.assert_close(model.state_dict(), resumed.state_dict(), rtol=0, atol=0)
