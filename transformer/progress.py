@@ -25,7 +25,6 @@ def show_progress(
     It also takes a text with further numbers, and returns the seconds left; None if unknown.
 
     Args:
-        what: the work, as it is displayed
         total: None if unknown
         done: how much an earlier start has done; the remaining time is estimated without it
     """

@@ -14,9 +14,7 @@ from transformer.errors import InputError
 def load_file(path: Path, kind: str) -> ModuleType:
     """Run a Python file and return it as a module; it may import what lies in its folder.
 
-    Args:
-        path: the file
-        kind: what it should declare, such as "table", for the message
+    ``kind`` is what it should declare, such as "table", for the message.
     """
     if not path.is_file():
         raise InputError(f"there is no {kind} file {path}")

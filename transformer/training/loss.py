@@ -21,7 +21,6 @@ def states_and_targets(
     """The decoder's output ``(targets, d_model)`` and the targets ``(targets,)``.
 
     Args:
-        model: the model to train
         src: ``(batch, src)``
         inputs: ``(batch, tgt)``, the decoder's
         targets: ``(batch, tgt)``, the word-piece after each input
