@@ -152,6 +152,19 @@ def test_what_a_file_imports_from_its_folder_counts(
     assert has_changed(name)
 
 
+def test_of_a_package_and_a_module_with_one_name_the_package_counts(mine: Path) -> None:
+    """As Python imports it."""
+    mine.write_text(GELU.replace("SLOPE = 0.1  # of the negative side", "from slopes import SLOPE"))
+    mine.with_name("slopes.py").write_text("SLOPE = 0.1\n")
+    (package := mine.with_name("slopes")).mkdir()
+    (package / "__init__.py").write_text("SLOPE = 0.1\n")
+    name = variant_name(f"{mine}:LeakyTransformer")
+    mine.with_name("slopes.py").write_text("SLOPE = 0.2\n")
+    assert not has_changed(name)
+    (package / "__init__.py").write_text("SLOPE = 0.2\n")
+    assert has_changed(name)
+
+
 def test_text_below_a_docstring_counts_each_time(mine: Path) -> None:
     mine.write_text(GELU.replace('zero."""', 'zero."""\n    """Or so."""'))
     assert not has_changed(variant_name(f"{mine}:LeakyTransformer"))
