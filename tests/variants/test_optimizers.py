@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,6 @@ def soap(weights: Array, rates: list[float], left: bool = True) -> Path:
         yield weights, weights
 
 
-def soap_right(weights: Array, rates: list[float]) -> Path:
-    """With a basis of the shorter side alone."""
-    return soap(weights, rates, left=False)
-
-
 def adam(weights: Array, rates: list[float]) -> Path:
     """Kingma and Ba 2015, begun a step later, with decay after each step."""
     mean, square = np.zeros_like(weights), np.zeros_like(weights)
@@ -129,31 +125,23 @@ def adam(weights: Array, rates: list[float]) -> Path:
         yield weights, weights
 
 
-def make_nadam(weights: list[Any]) -> Optimizer:
-    betas = BETA1, BETA2
-    return NAdam(weights, betas=betas, eps=EPS, weight_decay=DECAY, decoupled_weight_decay=True)
-
-
-def make_lion(weights: list[Any]) -> Optimizer:
-    return LionOptimizer(weights, betas=(BETA1, BETA2), weight_decay=DECAY)
-
-
-def make_schedule_free(weights: list[Any]) -> Optimizer:
-    return ScheduleFreeAdamW(weights, betas=(BETA1, BETA2), eps=EPS, weight_decay=DECAY)
-
-
-def make_soap(weights: list[Any]) -> Optimizer:
-    options: dict[str, Any] = {"betas": (BETA1, BETA2), "eps": EPS, "weight_decay": DECAY}
-    return SoapOptimizer(weights, every=3, largest=SIZE, **options)
-
-
+BETAS = BETA1, BETA2
+SOAP = partial(SoapOptimizer, betas=BETAS, eps=EPS, weight_decay=DECAY, every=3, largest=SIZE)
 CASES: dict[str, tuple[Callable[[list[Any]], Optimizer], Formula, tuple[int, ...]]] = {
-    "nadam": (make_nadam, nadam, (SIZE, 5)),
-    "lion": (make_lion, lion, (SIZE, 5)),
-    "schedule-free": (make_schedule_free, schedule_free, (SIZE, 5)),
-    "soap": (make_soap, soap, (SIZE, SIZE)),
-    "soap-right": (make_soap, soap_right, (11, SIZE)),
-    "soap-vector": (make_soap, adam, (SIZE,)),
+    "nadam": (
+        partial(NAdam, betas=BETAS, eps=EPS, weight_decay=DECAY, decoupled_weight_decay=True),
+        nadam,
+        (SIZE, 5),
+    ),
+    "lion": (partial(LionOptimizer, betas=BETAS, weight_decay=DECAY), lion, (SIZE, 5)),
+    "schedule-free": (
+        partial(ScheduleFreeAdamW, betas=BETAS, eps=EPS, weight_decay=DECAY),
+        schedule_free,
+        (SIZE, 5),
+    ),
+    "soap": (SOAP, soap, (SIZE, SIZE)),
+    "soap-right": (SOAP, partial(soap, left=False), (11, SIZE)),  # of the shorter side alone
+    "soap-vector": (SOAP, adam, (SIZE,)),
 }
 each_case = pytest.mark.parametrize("name", CASES)
 
