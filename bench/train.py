@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from bench.plain import make_plain_step
 from bench.workload import Step, make_step_of
 from experiments.devices import peak_memory
 from transformer.config import override
-from transformer.data.batches import Batch
 from transformer.evaluation.counts import training_flops
 from transformer.training.precision import effective_precision
 from transformer.training.step_kinds import wanted_kind
@@ -24,7 +23,7 @@ _WARM_UP_STEPS = 2
 _SIDE = {"cpu": 1_024, "cuda": 8_192}
 # Products that are timed together: on a GPU, the time of a single one is mostly waiting.
 _PRODUCTS = {"cpu": 1, "cuda": 20}
-_RIVALS = {"nn.Transformer": False, "nn.Transformer, compiled": True}
+_RIVALS = {False: "nn.Transformer", True: "nn.Transformer, compiled"}  # whether compiled
 
 
 def measure_training(
@@ -79,8 +78,7 @@ class Race:
 
     def enter_rival(self, compile: bool) -> None:
         """Enter ``nn.Transformer`` in the same precision."""
-        (name,) = (name for name, compiles in _RIVALS.items() if compiles == compile)
-        self.enter(name, partial(make_plain_step, self.config, self._device, compile))
+        self.enter(_RIVALS[compile], partial(make_plain_step, self.config, self._device, compile))
 
     def run(self) -> Numbers:
         """Time all steps, and large matrix products after each batch."""
@@ -91,7 +89,8 @@ class Race:
         *times, product_times = in_turn(batches, *self.steps.values(), multiply, device=device)
         by_name = dict(zip(self.steps, times, strict=True))
         peaks = [product_flops(device) / seconds for seconds in product_times]
-        flops = self._flops(batches)
+        model = self.config.model
+        flops = [training_flops(model, x.source_tokens, x.target_tokens) for x in batches]
         source = sum(batch.source_tokens for batch in batches)
         target = sum(batch.target_tokens for batch in batches)
         positions = sum(batch.src.numel() + batch.tgt[:, 1:].numel() for batch in batches)
@@ -111,7 +110,7 @@ class Race:
             "tflops": of_each(lambda seconds: sum(flops) / sum(seconds) / 1e12),
             "share_of_a_large_product": of_each(share),
         }
-        for rival in by_name.keys() & _RIVALS.keys():
+        for rival in by_name.keys() & {*_RIVALS.values()}:
             ratios = of_each(lambda seconds, of=by_name[rival]: ratio_of(of, seconds))
             numbers[f"times_as_fast_as_{rival}"] = ratios
         return numbers | {
@@ -120,10 +119,6 @@ class Race:
             "peak_memory_mib": self._memory,
             "warm_up_seconds": self._seconds,
         }
-
-    def _flops(self, batches: Sequence[Batch]) -> list[float]:
-        model = self.config.model
-        return [training_flops(model, x.source_tokens, x.target_tokens) for x in batches]
 
 
 def matrix_product(device: torch.device, bf16: bool) -> Callable[[object], object]:

@@ -196,11 +196,11 @@ def load_variant(name: str) -> type[Transformer]:
     from transformer.model.encoder_decoder import Transformer
 
     variant = load(name, Transformer, "model")
-    _refuse_unused_methods(variant, inspect.getfile(variant))
+    _refuse_unused_methods(variant)
     return variant
 
 
-def _refuse_unused_methods(variant: type[Transformer], source: str) -> None:
+def _refuse_unused_methods(variant: type[Transformer]) -> None:
     """Refuse a variant with a method that is named like one of training's: it is never called."""
     from transformer.model.encoder_decoder import Transformer
 
@@ -212,8 +212,8 @@ def _refuse_unused_methods(variant: type[Transformer], source: str) -> None:
         if name == "optimizer":
             door = f"def optimizer(self): … of self.model in {door}"
         raise InputError(
-            f"{variant.__name__} in {source} has {name}, which is not called: a variant is only a "
-            f"model, and how it is trained is a method of its own; write {door}"
+            f"{variant.__name__} in {inspect.getfile(variant)} has {name}, which is not called: a "
+            f"variant is only a model, and how it is trained is a method of its own; write {door}"
         )
 
 

@@ -81,7 +81,8 @@ def folder_corpus(folder: str | Path, languages: tuple[str, str] | None = None) 
         return _find(folder, f"{stem}.{source}"), _find(folder, f"{stem}.{target}")
 
     def scored(split: str) -> list[Path]:
-        references = _references(folder, f"{split}.{target}")
+        name = f"{split}.{target}"
+        references = _numbered(folder, name) or [_find(folder, name)]
         return [_find(folder, f"{split}.{source}"), *references]
 
     stems = sorted({stem for stem, language in texts if language in (source, target)})
@@ -141,32 +142,19 @@ def _two_languages(folder: Path, found: set[str]) -> tuple[str, str]:
     return languages[0], languages[1]
 
 
-def _references(folder: Path, name: str) -> list[Path]:
-    """The file of this name and its numbered ones; without it, the numbered ones alone."""
-    numbered = _numbered(folder, name)
-    further = [path for number, path in numbered if number is not None]
-    first = [_find(folder, name)] if len(further) < len(numbered) or not further else []
-    return [*first, *further]
-
-
-def _numbered(folder: Path, name: str) -> list[tuple[int | None, Path]]:
-    """The files called ``name``, ``name.1`` or ``name1`` and so on, in order, with their numbers.
-
-    Raises:
-        InputError: if two have the same number
-    """
+def _numbered(folder: Path, name: str) -> list[Path]:
+    """The files called ``name``, ``name.1`` or ``name1`` and so on, in order."""
     pattern = re.compile(re.escape(name) + r"(\.?(?P<number>\d{1,3}))?(\.(gz|xz|bz2))?")
-    found: dict[int | None, Path] = {}
+    found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         match = pattern.fullmatch(path.name)
         if match is None or not path.is_file():
             continue
-        number = None if match["number"] is None else int(match["number"])
-        if number is not None and number in found:
-            names = f"{found[number].name} and {path.name}"
-            raise InputError(f"{folder} holds {names}: remove all but the one to be used")
+        number = int(match["number"] or -1)  # one without a number comes first
+        if number in found:
+            raise _several(folder, [found[number], path])
         found[number] = path
-    return sorted(found.items(), key=lambda item: -1 if item[0] is None else item[0])
+    return [path for _, path in sorted(found.items())]
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -174,6 +162,10 @@ def _find(folder: Path, name: str) -> Path:
     if not found:
         raise InputError(f"{folder} holds no {name} (plain, .gz, .xz or .bz2)")
     if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise InputError(f"{folder} holds {names}: remove all but the one to be used")
+        raise _several(folder, found)
     return found[0]
+
+
+def _several(folder: Path, found: Sequence[Path]) -> InputError:
+    names = " and ".join(path.name for path in found)
+    return InputError(f"{folder} holds {names}: remove all but the one to be used")
