@@ -1,4 +1,4 @@
-"""The text that a corpus is scored on, checked and encoded."""
+"""The text to score, checked and encoded."""
 
 from __future__ import annotations
 
