@@ -152,6 +152,14 @@ ALLOWED = {
         "experiments.figures",
         "experiments.evaluate",
     ),
+    "experiments.train": (
+        "transformer",
+        "experiments.records",
+        "experiments.devices",
+        "experiments.display",
+        "experiments.callbacks",
+        "experiments.tracking",
+    ),
     "experiments.run": (
         "transformer",
         "experiments.records",
@@ -159,6 +167,7 @@ ALLOWED = {
         "experiments.display",
         "experiments.callbacks",
         "experiments.tracking",
+        "experiments.train",
         "experiments.evaluate.scoring",
     ),
     "experiments.command_line": ("transformer", "experiments.records", "experiments.devices"),

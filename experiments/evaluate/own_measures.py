@@ -10,14 +10,13 @@ from pathlib import Path
 
 from experiments.evaluate.trained import text_of_split
 from experiments.evaluate.translator import Text
-from experiments.records.checksums import save_rescored, verify_files
+from experiments.records.checksums import check_all_files, save_rescored
 from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
 from experiments.records.progress import STOPPED_EXIT_CODE, stop_signals
 from experiments.records.result import load_result, score_key
 from transformer.data.text import read_text
-from transformer.errors import InputError
 from transformer.variant import load_function, split_name
 
 
@@ -61,8 +60,7 @@ def score_finished(directory: Path, functions: Sequence[str]) -> list[str]:
     result = load_result(directory)
     if result is None:
         return []
-    if problems := [f"{file} {problem}" for file, problem in verify_files(directory) if problem]:
-        raise InputError("; ".join(problems))
+    check_all_files(directory)
     text = text_of_split(load_experiment(directory), "valid", recorded_data(directory))
     found = own_scores(functions, text, read_text(hypotheses_path(directory, "valid")))
     if found:

@@ -85,16 +85,13 @@ def read_checksums(directory: Path) -> dict[str, str]:
     return sums
 
 
-def check_files(directory: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Each file, and what is wrong with it; empty if nothing is."""
-    for name, expected in sums.items():
-        path = within(directory, name)
-        if not path.is_file():
-            yield path, MISSING
-        elif path.stat().st_size > _MOST_BYTES:
-            yield path, "too large for a file of a run"
-        else:
-            yield path, "" if sha256_of(path) == expected else CHANGED
+def problem_of(path: Path, sha256: str) -> str:
+    """What is wrong with a file that had this checksum; empty if nothing is."""
+    if not path.is_file():
+        return MISSING
+    if path.stat().st_size > _MOST_BYTES:
+        return "too large for a file of a run"
+    return "" if sha256_of(path) == sha256 else CHANGED
 
 
 def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
@@ -106,10 +103,23 @@ def verify_files(directory: Path) -> Iterator[tuple[Path, str]]:
     if not sums and result is not None and result.files_digest is not None:
         yield directory / SUMS_FILE, MISSING
     left_out = not_copied(directory, sums)
-    yield from check_files(directory, {x: sums[x] for x in sums if x not in left_out})
+    for name, sha256 in sums.items():
+        if name not in left_out:
+            path = within(directory, name)
+            yield path, problem_of(path, sha256)
     for _, path in step_checkpoints(directory) if sums else ():
         if path.relative_to(directory).as_posix() not in sums:
             yield path, "was not there when the run finished, but would be read: remove it"
+
+
+def check_all_files(directory: Path) -> None:
+    """Check every file of a finished run.
+
+    Raises:
+        InputError: if one changed.
+    """
+    if problems := [f"{path} {problem}" for path, problem in verify_files(directory) if problem]:
+        raise InputError("; ".join(problems))
 
 
 def not_copied(directory: Path, sums: Mapping[str, str]) -> list[str]:
@@ -136,12 +146,12 @@ def check_unchanged(directory: Path) -> None:
     """Check the files of a finished run that tables are made from, all but its checkpoints."""
     sums = read_checksums(directory)
     left_out = not_copied(directory, sums)
-    small = {
-        name: sum_
-        for name, sum_ in sums.items()
-        if name not in left_out and not name.startswith(f"{CHECKPOINTS}/")
-    }
-    problems = [f"{path} {problem}" for path, problem in check_files(directory, small) if problem]
+    problems: list[str] = []
+    for name, sha256 in sums.items():
+        if name not in left_out and not name.startswith(f"{CHECKPOINTS}/"):
+            path = within(directory, name)
+            if problem := problem_of(path, sha256):
+                problems.append(f"{path} {problem}")
     if problems:
         raise InputError(
             f"{'; '.join(problems)}: restore it, or remove the run's directory and start it again"

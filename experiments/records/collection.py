@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.records.checksums import CHANGED, MISSING
+from experiments.records.checksums import CHANGED, problem_of
 from experiments.records.experiment import CONFIG_FILE, DATA_FILE, Experiment
 from experiments.records.line import (
     ARCHIVES,
@@ -121,10 +121,7 @@ class Collection:
 
     def _problem(self, name: str, sha256: str) -> str:
         if (name, sha256) not in self._problems:
-            path, problem = self.path / name, MISSING
-            if path.is_file():
-                problem = "" if sha256_of(path) == sha256 else CHANGED
-            self._problems[name, sha256] = problem
+            self._problems[name, sha256] = problem_of(self.path / name, sha256)
         return self._problems[name, sha256]
 
     def verify(self, line: Line) -> Iterator[tuple[Path, str]]:
@@ -132,9 +129,8 @@ class Collection:
         yield from ((self.path / name, text) for name, text in self._shared_files(line).items())
         directory = self.unpacked / line.name
         for name, sha256 in line.files.items():
-            path, problem = directory / name, MISSING
-            if path.is_file():
-                problem = "" if sha256_of(path) == sha256 else CHANGED
+            path = directory / name
+            problem = problem_of(path, sha256)
             if not problem and name in line.contents:
                 is_same = parse_json(read_bytes(path), path) == line.contents[name]
                 problem = "" if is_same else CHANGED

@@ -133,9 +133,9 @@ def test_what_a_rank_says_is_known_to_all_one_step_later():
         distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("limits", [None, Limits(max_steps=5)])
+@pytest.mark.parametrize("limits", [Limits(), Limits(max_steps=5)])
 def test_a_finished_run_started_again_does_nothing_and_is_only_evaluated_without_a_result(
-    limits: Limits | None, copy: Path, finished: Path, experiment: Experiment
+    limits: Limits, copy: Path, finished: Path, experiment: Experiment
 ):
     written = {path: path.stat().st_mtime_ns for path in copy.rglob("[!.]*.*")}
     before = result_of(experiment, copy, limits=limits)
@@ -375,7 +375,7 @@ def test_checkpoints_by_the_clock_keep_their_interval_over_stops(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every five minutes: after steps 8, 15, 23, 30 and 38; on 15 and 30 after a validation."""
-    monkeypatch.setattr("experiments.run.Clock", _Clock)
+    monkeypatch.setattr("experiments.train.Clock", _Clock)
     experiment = tiny_experiment(folder, ("valid",), checkpoint_every_minutes=5)
 
     def names_after(steps: int) -> list[str]:

@@ -261,7 +261,7 @@ def test_a_model_that_does_not_fit_into_memory_is_to_be_made_smaller(
     def refuse(_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
 
-    monkeypatch.setattr("experiments.run.make_module", refuse)
+    monkeypatch.setattr("experiments.train.make_module", refuse)
     outcome = execute(experiment, tmp_path, log="none")
     assert outcome.message.startswith("out of memory making the model: choose a smaller d_model")
 
