@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -24,9 +24,15 @@ from experiments.records.experiment import (
     load_experiment,
 )
 from experiments.records.ownership import is_first_rank
+from experiments.records.progress import RunState
+from experiments.records.result import load_result
+from experiments.records.score_lines import result_lines
 from transformer.errors import InputError, VocabularySizeError
 from transformer.terminal import say
 from transformer.variant import trust
+
+if TYPE_CHECKING:
+    from experiments.run import Outcome
 
 PROGRAM = Program(
     "experiments",
@@ -230,8 +236,6 @@ def train(
         name = experiment.name.replace("/", "-")
         directory = Path("runs") / f"{name}-seed{experiment.config.training.seed}"
 
-    from experiments.records.progress import RunState
-    from experiments.records.result import load_result, result_lines
     from experiments.run import execute
 
     with _naming_the_option():
@@ -244,6 +248,11 @@ def train(
             log=log,
             keep_checkpoints=keep_checkpoints,
         )
+    return _print_end(outcome, directory)
+
+
+def _print_end(outcome: Outcome, directory: Path) -> int:
+    """Print the scores of a run, or why it has none, and return the exit code."""
     if outcome.state != RunState.DONE:
         if outcome.message and (outcome.signal is None or is_first_rank()):
             print(outcome.message, file=sys.stderr)

@@ -26,12 +26,7 @@ from experiments.records.ownership import (
     is_of_first_rank,
     lock_directory,
 )
-from experiments.records.progress import (
-    DIVERGED_MESSAGE,
-    STOPPED_EXIT_CODE,
-    RunState,
-    stop_signals,
-)
+from experiments.records.progress import DIVERGED_MESSAGE, RunState, stop_codes
 from experiments.records.result import Result, load_result, save_result
 from experiments.records.source import record_imported, record_source
 from experiments.tracking import Tracking
@@ -191,7 +186,7 @@ def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # which Lightning hides
             raise error.__context__ from None
-        if error.code in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+        if error.code in stop_codes():
             raise
         return Outcome(RunState.FAILED, f"the model's code called exit({error.code!r})")
     except (RuntimeError, StopIteration) as error:

@@ -29,7 +29,7 @@ from experiments.records.checksums import SUMS_FILE
 from experiments.records.experiment import Experiment, Limits
 from experiments.records.outputs import newest_sound, step_checkpoints
 from experiments.records.ownership import LOST_RANK, STARTER, is_first_rank, is_of_first_rank
-from experiments.records.progress import RunState, stop_signals
+from experiments.records.progress import RunState, stop_codes
 from experiments.records.source import record_imported
 from experiments.tracking import Tracking
 from transformer.config import Config
@@ -179,10 +179,8 @@ class _Ranks(DDPStrategy):
 
 def _watch(started: list[subprocess.Popen[bytes]]) -> None:
     """Wait until the first rank, or one that it started, is gone, and end this process."""
-    stopped, is_other = [128 + number for number in stop_signals()], is_of_first_rank()
-    while is_of_first_rank() == is_other and all(
-        process.poll() in (None, 0, *stopped) for process in started
-    ):
+    fine, is_other = [None, 0, *stop_codes()], is_of_first_rank()
+    while is_of_first_rank() == is_other and all(each.poll() in fine for each in started):
         time.sleep(_NOTICING_SECONDS / 10)
     time.sleep(_NOTICING_SECONDS)  # in which this process fails too, unless it waits
     for process in started:

@@ -14,7 +14,7 @@ from experiments.records.checksums import check_all_files, save_rescored
 from experiments.records.data import recorded_data
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import hypotheses_path
-from experiments.records.progress import STOPPED_EXIT_CODE, stop_signals
+from experiments.records.progress import stop_codes
 from experiments.records.result import load_result, score_key
 from transformer.data.text import read_text
 from transformer.variant import load_function, split_name
@@ -34,7 +34,7 @@ def own_scores(
                 raise ValueError(f"it gives {score}")
             found[score_key(function)] = score
         except SystemExit as error:
-            if error.code in (STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())):
+            if error.code in stop_codes():
                 raise  # a signal stops the run
             _say_why(function, error)
         except Exception as error:  # of the user's code: the run keeps its other scores

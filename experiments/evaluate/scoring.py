@@ -27,7 +27,8 @@ from experiments.records.experiment import DecodingOptions, Experiment
 from experiments.records.outputs import Sample, hypotheses_path, samples_path, to_average
 from experiments.records.progress import Progress, RunState
 from experiments.records.provenance import commit, versions
-from experiments.records.result import Averaged, Result, score_line, signature_lines
+from experiments.records.result import Averaged, Result
+from experiments.records.score_lines import score_line, signature_lines
 from transformer.config import to_dict
 from transformer.data.prepared import PreparedCorpus
 from transformer.data.text import read_aligned
@@ -54,21 +55,15 @@ _SAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """The translations, or parses, of a text with their scores.
-
-    ``by_field`` has the scores by the fields of a :class:`Result`; ``signatures`` are those of both
-    kinds of BLEU and of chrF, and ``seconds`` is how long decoding took.
+    """The translations, or parses, of a text with their scores by the fields of a
+    :class:`Result`, the signatures of both kinds of BLEU and of chrF, and the speed of decoding:
+    None for an empty text.
     """
 
     translations: list[str]
     by_field: dict[str, Any]
     signatures: dict[str, str]
-    seconds: float
-
-    @property
-    def sentences_per_second(self) -> float | None:
-        """How fast they were decoded; None if none was."""
-        return len(self.translations) / self.seconds if self.translations else None
+    sentences_per_second: float | None
 
 
 @explain_out_of_memory(lambda: "while scoring", _FEWER_AT_ONCE)
@@ -84,14 +79,13 @@ def score_run(
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
     def score_split(trained: TrainedModel, split: str, hypotheses_file: Path | None) -> Scores:
-        text, stage = corpus.text(split), RunState.EVALUATE
+        text, more = corpus.text(split), corpus.more_references(split)
         lines = len(text[0])
 
         def show(done: int) -> None:
-            display.update(Progress(stage=stage, step=done, max_steps=lines))
+            display.update(Progress(stage=RunState.EVALUATE, step=done, max_steps=lines))
 
-        display.start(stage, lines)
-        more = corpus.more_references(split)
+        display.start(RunState.EVALUATE, lines)
         return score(trained, text, more, hypotheses_file=hypotheses_file, on_progress=show)
 
     checkpoints = choose_checkpoints(experiment, directory)
@@ -99,12 +93,12 @@ def score_run(
     scores: dict[str, Scores] = {}
     for split in experiment.splits:
         if corpus.has(split):
-            check_plain(hypotheses_path(directory, split))
-            found = score_split(trained, split, hypotheses_path(directory, split))
-            more = corpus.more_references(split)
+            path = hypotheses_path(directory, split)
+            check_plain(path)
+            scores[split] = score_split(trained, split, path)
+            text, more = corpus.text(split), corpus.more_references(split)
             path = samples_path(directory, split)
-            write_samples(path, corpus.text(split), found.translations, more)
-            scores[split] = found
+            _write_samples(path, text, scores[split].translations, more)
     averaged, count = None, experiment.config.training.also_average
     others = checkpoints if count is None else to_average(directory, count)
     if others != checkpoints:
@@ -124,9 +118,9 @@ def result_of_diverged(
     Its weights are not scored: the last checkpoint is from before it diverged.
     """
     infinite = {"perplexity": math.inf, "perplexity_per_char": math.inf}
-    scores = {"valid": Scores(translations=[], by_field=infinite, signatures={}, seconds=0.0)}
+    valid = Scores(translations=[], by_field=infinite, signatures={}, sentences_per_second=None)
     checkpoints = experiment.config.training.average_checkpoints
-    return _result(experiment, corpus, trainer, clock, scores, checkpoints, None, step)
+    return _result(experiment, corpus, trainer, clock, {"valid": valid}, checkpoints, None, step)
 
 
 def _result(
@@ -195,17 +189,19 @@ def score(
     """
     start = time.perf_counter()
     hypotheses = trained.decode(text[0], on_progress=on_progress)
-    seconds = time.perf_counter() - start
+    speed = len(hypotheses) / (time.perf_counter() - start) if hypotheses else None
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = trained.perplexity(text)
     scores, signatures = trained.score(text, hypotheses, more)
     scores |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
-    return Scores(translations=hypotheses, by_field=scores, signatures=signatures, seconds=seconds)
+    return Scores(
+        translations=hypotheses, by_field=scores, signatures=signatures, sentences_per_second=speed
+    )
 
 
-def write_samples(
-    path: Path, text: Text, translations: list[str], more: Sequence[Sequence[str]] = ()
+def _write_samples(
+    path: Path, text: Text, translations: list[str], more: Sequence[Sequence[str]]
 ) -> None:
     """Write the best and the worst translations of ``text`` by chrF, best first."""
     chrf = sentence_chrf(translations, text[1], more)
@@ -248,7 +244,7 @@ def evaluate_run(
     with show_progress("evaluate", len(text[0])) as shown:
         scores = score(trained, text, more, hypotheses_file=output, on_progress=shown)
     found = Averaged(checkpoints=1, **scores.by_field)
-    print(f"{score_line(split if source is None else 'text', found)}, ", end="")
-    print(f"per character {found.perplexity_per_char:.3f}")
-    print("".join(f"{line}\n" for line in signature_lines(**scores.signatures)), end="")
-    print(f"{len(text[0]):,} lines, {trained.search}")
+    line = score_line(split if source is None else "text", found)
+    print(f"{line}, per character {found.perplexity_per_char:.3f}")
+    signatures = signature_lines(scores.signatures)
+    print(*signatures, f"{len(text[0]):,} lines, {trained.search}", sep="\n")

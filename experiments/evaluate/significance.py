@@ -82,16 +82,15 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
             raise InputError(
                 f"{where} has no {path.name}: it is not finished, or was not scored on {split}"
             )
-    data, other = recorded_data(first.files), recorded_data(second.files)
-    names = {name for each in (data, other) if each for name in each.files}
-    for name in sorted(
-        name for name in names if name.startswith(f"{split}/") and name.endswith(".txt")
-    ):
-        if data and other and data.files.get(name) != other.files.get(name):
-            raise InputError(
-                f"{first.directory} and {second.directory} were scored on different text: "
-                f"{name} differs"
-            )
+    data, others = recorded_data(first.files), recorded_data(second.files)
+    if data and others:
+        for name in sorted({*data.files, *others.files}):
+            is_text = name.startswith(f"{split}/") and name.endswith(".txt")
+            if is_text and data.files.get(name) != others.files.get(name):
+                raise InputError(
+                    f"{first.directory} and {second.directory} were scored on different text: "
+                    f"{name} differs"
+                )
     experiment = load_experiment(first.files)
     _, references = text_of_split(experiment, split, data)
     one, other = (

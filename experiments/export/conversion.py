@@ -123,8 +123,4 @@ def compare_greedy(
     greedy = DecodingConfig(beam_size=1, max_extra_length=max_extra_length)
     ours = dict(decode_sentences(model, sources, greedy))
     found = search(open_ctranslate2(folder, "cpu"), vocabulary, sources, greedy)
-    same = 0
-    for row, translation in found:
-        if translation == ours[row]:
-            same += 1
-    return same, len(sources)
+    return sum(translation == ours[row] for row, translation in found), len(sources)

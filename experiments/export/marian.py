@@ -26,8 +26,6 @@ from transformer.pretrained import save_weights
 _POSITIONS = 1_024
 _SENTENCES_PER_BATCH = 64
 
-SettingsByFile = dict[str, dict[str, Any]]
-
 
 def check_marian(trained: TrainedModel) -> None:
     """Check that Marian's classes can express the model.
@@ -132,7 +130,7 @@ def _attention(
     yield "out_proj.bias", torch.zeros(len(output))
 
 
-def _settings(trained: TrainedModel) -> SettingsByFile:
+def _settings(trained: TrainedModel) -> dict[str, dict[str, Any]]:
     """The JSON files of the folder."""
     config, decoding = trained.model.config, trained.experiment.config.decoding
     corpus = trained.experiment.config.data.corpus

@@ -46,17 +46,20 @@ def record_checksums(directory: Path, result: Result) -> Result:
         check_plain(path, _MOST_BYTES)
     sums = {path.relative_to(directory).as_posix(): sha256_of(path) for path in paths}
     result = replace(result, files_digest=_digest(sums))
-    sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
-    write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
+    _write_sums(directory, sums, result)
     return result
 
 
 def save_rescored(directory: Path, result: Result) -> None:
     """Save the result of a finished run with new scores; its other files are unchanged."""
     if sums := read_checksums(directory):
-        sums[RESULT_FILE] = hashlib.sha256(content_of(result)).hexdigest()
-        write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
+        _write_sums(directory, sums, result)
     save_result(directory, result)
+
+
+def _write_sums(directory: Path, sums: Mapping[str, str], result: Result) -> None:
+    sums = {**sums, RESULT_FILE: hashlib.sha256(content_of(result)).hexdigest()}
+    write_atomically(directory / SUMS_FILE, "".join(_lines(sums)))
 
 
 def _lines(sums: Mapping[str, str]) -> list[str]:

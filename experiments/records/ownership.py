@@ -38,14 +38,9 @@ def claim(directory: Path, experiment: Experiment) -> None:
 
 def check_configuration(directory: Path, experiment: Experiment) -> None:
     """Check that ``directory`` belongs to this experiment, or to none yet."""
-    if (directory / CONFIG_FILE).exists():
-        check_same_configuration(directory, load_experiment(directory), experiment)
-
-
-def check_same_configuration(directory: Path, found: Experiment, experiment: Experiment) -> None:
-    """Check that ``found``, the experiment in ``directory``, has the configuration of
-    ``experiment``.
-    """
+    if not (directory / CONFIG_FILE).exists():
+        return
+    found = load_experiment(directory)
     if changes := changed_settings(found.config, experiment.config):
         raise InputError(
             f"{directory} belongs to another configuration ({'; '.join(changes)}): "

@@ -149,3 +149,8 @@ def final_state(directory: Path, exit_code: int, started_at: float) -> RunState:
 def stop_signals() -> list[signal.Signals]:
     """``STOP_SIGNALS``, without SIGHUP where ``nohup`` lets this process outlive its terminal."""
     return [x for x in STOP_SIGNALS if x != signal.SIGHUP or signal.getsignal(x) != signal.SIG_IGN]
+
+
+def stop_codes() -> list[int]:
+    """The exit codes of a process that a signal stopped."""
+    return [STOPPED_EXIT_CODE, *(128 + number for number in stop_signals())]

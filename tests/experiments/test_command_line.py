@@ -18,7 +18,8 @@ from experiments.cli import PROGRAM
 from experiments.command_line import Program
 from experiments.records.experiment import Experiment, load_experiment
 from experiments.records.progress import RunState
-from experiments.records.result import load_result, result_lines
+from experiments.records.result import load_result
+from experiments.records.score_lines import result_lines
 from experiments.run import Outcome
 from tests.ablations.runs.processes import Finished
 from tests.experiments.conftest import Command
@@ -154,14 +155,11 @@ def test_a_field_that_is_set_becomes_part_of_the_name_and_the_directory(
     ]
 
 
-# How a folder of text is spoiled: the content of some files, None for no file.
+# How a folder of text is spoiled: the content of some files, None for no file. More: tests/data.
 SPOILED: dict[str, dict[str, bytes | None]] = {
     "train.de has 3": {"train.de": b"eins\nzwei\ndrei\n"},
     "valid.en, line 1 is not UTF-8": {"valid.en": b"caf\xe9\n", "valid.de": b"eins\n"},
     "they are empty, or UTF-16": {"train.en": b"", "train.de": b""},
-    "are empty": {"valid.en": b"", "valid.de": b""},
-    "holds no valid.de": {"valid.de": None},
-    "holds no test.de": {"test.de": None},
     "train.en.gz": {"train.en": None, "train.en.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00"},
 }
 
@@ -195,6 +193,8 @@ REFUSED = [
     ("trian cldr", 'Unknown command "trian". Did you mean "train"?'),
     ("train", "parameter NAME requires an argument"),
     ("train multi30", "unknown experiment 'multi30': did you mean 'multi30k'?"),
+    ("train files:FOLDER --like multi30", "unknown experiment 'multi30': did you mean 'multi30k'"),
+    ("train cldr --like multi30k", "--like is for text of your own, such as files:FOLDER, not for"),
     ("train treebnk", "did you mean 'treebank:FOLDER'"),
     ("train treebank:", "treebank: needs a folder, as in treebank:treebank_3/parsed/mrg/wsj"),
     ("train treebank:nowhere", "nowhere holds no sections of the Penn Treebank"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from transformer.corpus import Corpus
 from transformer.data.corpora.declared import CLDR_EN_DE, MULTI30K_EN_DE
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.prepare.prepare import prepare
-from transformer.errors import InputError
 
 MB = 10**6
 
@@ -79,18 +77,3 @@ def test_a_text_is_prepared_with_the_settings_that_its_amount_suggests(tmp_path:
     assert len(prepare(found.config).vocabulary()) == 42
     liked = find_experiment(name, "multi30k_modern", vocab_size=61).config
     assert liked == override(EXPERIMENTS["multi30k_modern"].config, corpus=corpus, vocab_size=61)
-
-
-@pytest.mark.parametrize(
-    ("name", "like", "said"),
-    [
-        (lambda folder: f"files:{folder}", "multi30", "unknown experiment 'multi30'"),
-        (lambda _: "multi30k", "cldr", "--like is for text of your own, such as files:FOLDER, not"),
-    ],
-)
-def test_other_uses_of_like_are_refused(
-    name: Callable[[Path], str], like: str, said: str, tmp_path: Path
-) -> None:
-    folder = write_corpus(tmp_path / "numbers")
-    with pytest.raises(InputError, match=f"^{said}"):
-        find_experiment(name(folder), like)

@@ -18,8 +18,9 @@ from experiments.evaluate.stream import translate_stream
 from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
-from experiments.records.result import Result, load_result, result_lines
+from experiments.records.result import Result, load_result
 from experiments.records.run import read_run
+from experiments.records.score_lines import result_lines
 from tests.experiments.conftest import Command
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import tiny, write_wsj

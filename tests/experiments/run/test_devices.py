@@ -33,7 +33,7 @@ from experiments.records.progress import final_state, read_progress
 from experiments.records.result import load_result
 from experiments.records.run import read_run
 from experiments.run import execute
-from tests.ablations.runs.processes import Running
+from tests.ablations.runs.processes import Finished, Running
 from tests.experiments.conftest import Command, Start
 from tests.experiments.samples import result_of, tiny_experiment
 from tests.samples import new_run
@@ -277,15 +277,21 @@ class UnusedTransformer(Transformer):
 """
 
 
-def _begin_rank(begin: Start, directory: Path, rank: int, port: int) -> Running:
-    """Begin one of two ranks, with what ``torch.distributed.run`` tells each."""
-    said = {
-        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
-    }  # fmt: skip
-    environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
-    words = ("ablations.runs.entry", directory, "1", "none", "1", "whole")
-    return begin(*words, stdin=None, environment=environment)
+def _run_ranks(begin: Start, *directories: Path) -> list[Finished]:
+    """Run two ranks to their end, with what ``torch.distributed.run`` tells each."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running: list[Running] = []
+    for rank, directory in enumerate(directories):
+        said = {
+            "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2,
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GROUP_RANK": 0,
+            "TORCHELASTIC_RUN_ID": "none",
+        }  # fmt: skip
+        environment = {**os.environ, **{name: str(value) for name, value in said.items()}}
+        words = ("ablations.runs.entry", directory, "1", "none", "1", "whole")
+        running.append(begin(*words, stdin=None, environment=environment))
+    return [each.finish() for each in running]
 
 
 @pytest.mark.slow
@@ -297,10 +303,7 @@ def test_two_ranks_take_the_global_batches_of_one_process(
     experiment = tiny_experiment(folder, ("valid",), max_steps=12, dropout=0.0)
     alone = result_of(experiment, one)
     new_run(two, experiment)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    for running in [_begin_rank(begin, two, rank, port) for rank in range(2)]:
-        ended = running.finish()
+    for ended in _run_ranks(begin, two, two):
         assert ended.code == 0, ended
     losses = read_run(two).losses
     assert len(losses) == 12
@@ -318,12 +321,8 @@ def test_ranks_that_do_not_see_the_same_checkpoints_are_refused(
     experiment: Experiment, unfinished: Path, begin: Start, tmp_path: Path
 ):
     new_run(fresh := tmp_path / "on another disk", experiment)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     step_checkpoints(unfinished)[-1][1].unlink()
-    directories = enumerate((unfinished, fresh))
-    for running in [_begin_rank(begin, where, rank, port) for rank, where in directories]:
-        ended = running.finish()
+    for ended in _run_ranks(begin, unfinished, fresh):
         assert ended.code == 2 and "on a disk that all machines see" in ended.stderr, ended
 
 
