@@ -55,7 +55,7 @@ def parts_of_bleu(runs: Sequence[Run]) -> str:
     metric, statistics_of_lines, lengths = BLEU(), [], []
     for run in runs:
         assert run.experiment is not None
-        _, references = text_of_split(run.experiment, "valid")
+        references = text_of_split(run.experiment, "valid").references
         lines = hypotheses_path(run.files, "valid").read_text(encoding="utf-8").splitlines()
         found = metric._extract_corpus_statistics(lines, [references])
         statistics_of_lines.append(found)

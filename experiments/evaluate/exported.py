@@ -45,10 +45,8 @@ class ExportedModel(Translator):
             f"its own length penalty, to the power {decoding.length_penalty:g}"
         )
 
-    def score(
-        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        scores, signatures = super(ExportedModel, self).score(text, hypotheses, more)
+    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        scores, signatures = super(ExportedModel, self).score(text, hypotheses)
         decoding, kind = self.experiment.config.decoding, self.translator.compute_type
         search = (
             f"search:ctranslate2-{version('ctranslate2')}|type:{kind}|beam:{decoding.beam_size}|"
@@ -77,7 +75,7 @@ class ExportedModel(Translator):
 
         An export gives no probability to padding and begin of sentence; our models give a little.
         """
-        pairs, rows = scored_pairs(self.vocabulary, *text)
+        pairs, rows = scored_pairs(self.vocabulary, text.sources, text.references)
         pieces = self.vocabulary.pieces()
         sides: tuple[list[list[str]], list[list[str]]] = ([], [])
         for row in rows.tolist():
@@ -91,8 +89,8 @@ class ExportedModel(Translator):
                 max_input_length=0,
             )
         found = [found.log_probs for found in scored]
-        tokens = sum(map(len, found))
-        return Perplexity.of(-sum(map(sum, found)), tokens, [text[1][row] for row in rows.tolist()])
+        references = [text.references[row] for row in rows.tolist()]
+        return Perplexity.of(-sum(map(sum, found)), sum(map(len, found)), references)
 
 
 def search(

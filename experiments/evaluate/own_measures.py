@@ -29,7 +29,8 @@ def own_scores(
     found: dict[str, float] = {}
     for function in functions:
         try:
-            score = float(load_function(function)(list(text[0]), list(translations), list(text[1])))
+            given = list(text.sources), list(translations), list(text.references)
+            score = float(load_function(function)(*given))
             if not math.isfinite(score):
                 raise ValueError(f"it gives {score}")
             found[score_key(function)] = score

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from experiments.evaluate.trained import (
     TrainedModel,
     choose_checkpoints,
     load_average,
-    more_references,
+    prepared_text,
     text_of_split,
 )
 from experiments.evaluate.translator import Text, Translator
@@ -78,35 +78,32 @@ def score_run(
     """Score the checkpoints of a trained run, and write its translations."""
     device, vocabulary = trainer.strategy.root_device, corpus.vocabulary()
 
-    def score_split(trained: TrainedModel, split: str, hypotheses_file: Path | None) -> Scores:
-        text, more = corpus.text(split), corpus.more_references(split)
-        lines = len(text[0])
+    def score_shown(trained: TrainedModel, text: Text, hypotheses_file: Path | None) -> Scores:
+        lines = len(text.sources)
 
         def show(done: int) -> None:
             display.update(Progress(stage=RunState.EVALUATE, step=done, max_steps=lines))
 
         display.start(RunState.EVALUATE, lines)
-        return score(trained, text, more, hypotheses_file=hypotheses_file, on_progress=show)
+        return score(trained, text, hypotheses_file=hypotheses_file, on_progress=show)
 
     checkpoints = choose_checkpoints(experiment, directory)
     trained = load_average(experiment, checkpoints, vocabulary, device)
+    texts = {x: prepared_text(corpus, x) for x in experiment.splits if corpus.has(x)}
     scores: dict[str, Scores] = {}
-    for split in experiment.splits:
-        if corpus.has(split):
-            path = hypotheses_path(directory, split)
-            check_plain(path)
-            scores[split] = score_split(trained, split, path)
-            text, more = corpus.text(split), corpus.more_references(split)
-            path = samples_path(directory, split)
-            _write_samples(path, text, scores[split].translations, more)
+    for split, text in texts.items():
+        path = hypotheses_path(directory, split)
+        check_plain(path)
+        scores[split] = score_shown(trained, text, path)
+        _write_samples(samples_path(directory, split), text, scores[split].translations)
     averaged, count = None, experiment.config.training.also_average
     others = checkpoints if count is None else to_average(directory, count)
     if others != checkpoints:
         trained = load_average(experiment, others, vocabulary, device)
-        valid = score_split(trained, "valid", None)
+        valid = score_shown(trained, texts["valid"], None)
         averaged = Averaged(checkpoints=len(others), **valid.by_field)
     result = _result(experiment, corpus, trainer, clock, scores, len(checkpoints), averaged)
-    own = own_scores(experiment.own_measures, corpus.text("valid"), scores["valid"].translations)
+    own = own_scores(experiment.own_measures, texts["valid"], scores["valid"].translations)
     return replace(result, own_scores=own)
 
 
@@ -177,42 +174,39 @@ def _result(
 def score(
     trained: Translator,
     text: Text,
-    more: Sequence[Sequence[str]] = (),
     *,
     hypotheses_file: Path | None,
     on_progress: Callable[[int], object],
 ) -> Scores:
-    """Translate or parse ``text``, and score that against its references and ``more`` of them.
+    """Translate or parse ``text``, and score that against its references.
 
     Args:
         hypotheses_file: where the translations are written, if at all
     """
     start = time.perf_counter()
-    hypotheses = trained.decode(text[0], on_progress=on_progress)
+    hypotheses = trained.decode(text.sources, on_progress=on_progress)
     speed = len(hypotheses) / (time.perf_counter() - start) if hypotheses else None
     if hypotheses_file is not None:
         write_output(hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     found = trained.perplexity(text)
-    scores, signatures = trained.score(text, hypotheses, more)
+    scores, signatures = trained.score(text, hypotheses)
     scores |= {"perplexity": found.per_token, "perplexity_per_char": found.per_char}
     return Scores(
         translations=hypotheses, by_field=scores, signatures=signatures, sentences_per_second=speed
     )
 
 
-def _write_samples(
-    path: Path, text: Text, translations: list[str], more: Sequence[Sequence[str]]
-) -> None:
+def _write_samples(path: Path, text: Text, translations: list[str]) -> None:
     """Write the best and the worst translations of ``text`` by chrF, best first."""
-    chrf = sentence_chrf(translations, text[1], more)
+    chrf = sentence_chrf(translations, text.references, text.more)
     order = sorted(range(len(chrf)), key=lambda line: -chrf[line])
     if len(order) > 2 * _SAMPLES:
         order = order[:_SAMPLES] + order[-_SAMPLES:]
     found = (
         Sample(
             chrf=round(chrf[line], 1),
-            source=text[0][line],
-            reference=text[1][line],
+            source=text.sources[line],
+            reference=text.references[line],
             translation=translations[line],
         )
         for line in order
@@ -234,17 +228,14 @@ def evaluate_run(
     if output is not None:
         check_output(output)
     trained = load_translator(directory, options)
-    more: list[list[str]] = []
     if source is not None and reference is not None:
-        text = read_aligned(source, reference)
+        text = Text(*read_aligned(source, reference))
     else:
-        recorded = recorded_data(directory)
-        text = text_of_split(trained.experiment, split, recorded)
-        more = more_references(trained.experiment, split, recorded)
-    with show_progress("evaluate", len(text[0])) as shown:
-        scores = score(trained, text, more, hypotheses_file=output, on_progress=shown)
+        text = text_of_split(trained.experiment, split, recorded_data(directory))
+    with show_progress("evaluate", len(text.sources)) as shown:
+        scores = score(trained, text, hypotheses_file=output, on_progress=shown)
     found = Averaged(checkpoints=1, **scores.by_field)
     line = score_line(split if source is None else "text", found)
     print(f"{line}, per character {found.perplexity_per_char:.3f}")
     signatures = signature_lines(scores.signatures)
-    print(*signatures, f"{len(text[0]):,} lines, {trained.search}", sep="\n")
+    print(*signatures, f"{len(text.sources):,} lines, {trained.search}", sep="\n")

@@ -67,7 +67,7 @@ class Significance:
 
 def compare_runs(first: Run, second: Run, split: str) -> Significance:
     """Compare two runs by the translations of ``split`` that they wrote."""
-    from experiments.evaluate.trained import more_references, text_of_split  # which import torch
+    from experiments.evaluate.trained import text_of_split  # which imports torch
 
     for run in (first, second):
         run.check()
@@ -92,14 +92,13 @@ def compare_runs(first: Run, second: Run, split: str) -> Significance:
                     f"{name} differs"
                 )
     experiment = load_experiment(first.files)
-    _, references = text_of_split(experiment, split, data)
+    text = text_of_split(experiment, split, data)
     one, other = (
         (str(run.directory), read_text(hypotheses_path(run.files, split)))
         for run in (first, second)
     )
     language = experiment.config.data.corpus.target_language
-    more = more_references(experiment, split, data)
-    return compare_lines(one, other, references, language, more)
+    return compare_lines(one, other, text.references, language, text.more)
 
 
 def compare_lines(

@@ -20,7 +20,7 @@ from transformer.data.corpora.declared import sacrebleu_set
 from transformer.data.fetch.texts import fetch
 from transformer.data.languages import language_of
 from transformer.data.prepare.prepare import prepare
-from transformer.data.prepared import Manifest
+from transformer.data.prepared import Manifest, PreparedCorpus
 from transformer.data.text import read_aligned
 from transformer.data.vocabulary import Vocabulary
 from transformer.decoding import Constraint
@@ -76,7 +76,7 @@ class TrainedModel(Translator):
         )
 
     def perplexity(self, text: Text) -> Perplexity:
-        return perplexity(self.model, self.vocabulary, *text)
+        return perplexity(self.model, self.vocabulary, text.sources, text.references)
 
 
 class TrainedParser(TrainedModel):
@@ -96,12 +96,9 @@ class TrainedParser(TrainedModel):
         """The tree in brackets; nothing for a sentence that is too long."""
         return to_penn(delinearise(found, line.split())) if found or not line else found
 
-    def score(
-        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
-    ) -> tuple[dict[str, Any], dict[str, str]]:
+    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """EVALB's scores; it has no signature and takes one reference."""
-        del more
-        found, baseline = evaluate_lines(*text, hypotheses)
+        found, baseline = evaluate_lines(text.sources, text.references, hypotheses)
         return {"parses": Parses(baseline_f1=baseline.f1, **asdict(found))}, {}
 
 
@@ -181,18 +178,13 @@ def load_average(
     return _trained(experiment, model, vocabulary, len(checkpoints))
 
 
-def more_references(
-    experiment: Experiment, split: str, recorded: Manifest | None = None
-) -> list[list[str]]:
-    """The further references of ``valid`` or ``test``; a set of sacreBLEU has none."""
-    texts = experiment.config.data.corpus.splits.get(split, ())
-    if not any(text.references for text in texts):
-        return []
-    return prepare(experiment.config, expected=recorded).more_references(split)
+def prepared_text(corpus: PreparedCorpus, split: str) -> Text:
+    """The lines of ``valid`` or ``test`` with all of their references."""
+    return Text(*corpus.text(split), corpus.more_references(split))
 
 
 def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None = None) -> Text:
-    """Source and reference lines of ``valid``, ``test`` or a set that sacreBLEU knows.
+    """The lines of ``valid``, ``test`` or a set that sacreBLEU knows, with their references.
 
     Args:
         recorded: the data that the run started with
@@ -203,7 +195,7 @@ def text_of_split(experiment: Experiment, split: str, recorded: Manifest | None 
             raise InputError(
                 f"the corpus {corpus.name} has no test set: give --source, --reference"
             )
-        return prepare(experiment.config, expected=recorded).text(split)
+        return prepared_text(prepare(experiment.config, expected=recorded), split)
     source, target = map(language_of, (corpus.source_language, corpus.target_language))
     text = sacrebleu_set(split, f"{source.code}-{target.code}")
-    return read_aligned(fetch(text.source), fetch(text.target))
+    return Text(*read_aligned(fetch(text.source), fetch(text.target)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.records.experiment import Experiment
 from transformer.config import override
@@ -13,7 +13,13 @@ from transformer.data.vocabulary import Vocabulary
 from transformer.evaluation.bleu import bleu, chrf, tokenised_bleu
 from transformer.evaluation.perplexity import Perplexity
 
-Text = tuple[list[str], list[str]]
+
+class Text(NamedTuple):
+    """The lines of a text with their references; ``more`` has further references of each line."""
+
+    sources: list[str]
+    references: list[str]
+    more: Sequence[list[str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +43,13 @@ class Translator(ABC):
         del line
         return found
 
-    def score(
-        self, text: Text, hypotheses: Sequence[str], more: Sequence[Sequence[str]] = ()
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The scores of ``hypotheses`` by the fields of a :class:`Result`, and their signatures.
-
-        Args:
-            more: references besides those of ``text``
-        """
-        language, reference = self.experiment.config.data.corpus.target_language, text[1]
+    def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The scores of ``hypotheses`` by the fields of a :class:`Result`, and their signatures."""
+        language = self.experiment.config.data.corpus.target_language
         scores = {
-            "bleu": bleu(hypotheses, reference, language, more),
-            "tokenised_bleu": tokenised_bleu(hypotheses, reference, language, more),
-            "chrf": chrf(hypotheses, reference, more),
+            "bleu": bleu(hypotheses, text.references, language, text.more),
+            "tokenised_bleu": tokenised_bleu(hypotheses, text.references, language, text.more),
+            "chrf": chrf(hypotheses, text.references, text.more),
         }
         signatures = {f"{name}_signature": found.signature for name, found in scores.items()}
         return {name: found.score for name, found in scores.items()}, signatures

@@ -80,7 +80,9 @@ def export_run(
     _check_replaceable(output, format)
     # Read before anything is written: the text may be missing, or the output be the run itself.
     data = recorded_data(directory)
-    lines = [] if check is None else text_of_split(trained.experiment, "valid", data)[0][:check]
+    lines: list[str] = []
+    if check is not None:
+        lines = text_of_split(trained.experiment, "valid", data).sources[:check]
     with making(_new(place)) as folder:
         folder.mkdir()
         _write(format, trained, directory, folder, quantization)

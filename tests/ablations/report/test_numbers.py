@@ -27,6 +27,7 @@ from ablations.report.statistics import (
 from ablations.tables.plan import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
+from experiments.evaluate.translator import Text
 from experiments.records.outputs import hypotheses_path
 from experiments.records.ownership import claim
 from tests.ablations.report.samples import SHARED, Runs, fill, fill_shared, tables
@@ -260,7 +261,7 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             path = hypotheses_path(cell.directory(tmp_path), "valid")
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     monkeypatch.setattr(
-        "experiments.evaluate.trained.text_of_split", lambda *_: (REFERENCES, REFERENCES)
+        "experiments.evaluate.trained.text_of_split", lambda *_: Text(REFERENCES, REFERENCES)
     )
     monkeypatch.setattr("experiments.evaluate.significance._TRIALS", 1_000)
     monkeypatch.setattr("experiments.evaluate.significance._SAMPLES", 100)

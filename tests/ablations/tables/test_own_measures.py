@@ -21,6 +21,7 @@ from ablations.tables.find import load_table
 from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan
 from ablations.tables.table import Cell
 from experiments.evaluate import own_measures
+from experiments.evaluate.translator import Text
 from experiments.records.outputs import hypotheses_path
 from experiments.records.result import load_result, save_result
 from tests.ablations.report.samples import tables
@@ -142,7 +143,7 @@ def test_run_again_scores_finished_runs_and_trains_nothing(
         text = "".join(f"{line}\n" for line in lines)
         hypotheses_path(cell.directory(out), "valid").write_text(text)
     references = ["eins"] * 5
-    monkeypatch.setattr(own_measures, "text_of_split", lambda *_: (["one"] * 5, references))
+    monkeypatch.setattr(own_measures, "text_of_split", lambda *_: Text(["one"] * 5, references))
     file.write_text(MINE)
     code, shown = call(RUN)
     assert code == 0 and "4 finished runs scored by the table's own measures" in shown
@@ -163,7 +164,8 @@ def test_a_function_that_fails_is_not_called_for_each_run(
     call(RUN)
     for seed in (1, 2):
         hypotheses_path(Cell("base", seed).directory(out), "valid").write_text("eins\n" * 3)
-    monkeypatch.setattr(own_measures, "text_of_split", lambda *_: (["one"] * 5, ["eins"] * 5))
+    text = Text(["one"] * 5, ["eins"] * 5)
+    monkeypatch.setattr(own_measures, "text_of_split", lambda *_: text)
     with pytest.warns(UserWarning, match="no score by errors, which failed: ValueError") as warned:
         assert call(RUN)[0] == 0
     assert len([x for x in warned if "no score" in str(x.message)]) == 1
@@ -187,7 +189,7 @@ def test_the_documented_measure_calls_comet_as_its_documentation_does(
     (tmp_path / "my_table.py").write_text(snippet("from comet import", "own-tables"))
     table = load_table(str(tmp_path / "my_table.py"))
     (own,) = make_plan(table, TINY, table.rows, (1,)).own_measures
-    text = (["one", "two"], ["eins", "zwei"])
+    text = Text(["one", "two"], ["eins", "zwei"])
     found = own_measures.own_scores([own.function], text, ["einz", "zwo"])
     assert list(found.values()) == [0.6] and own.label == "COMET"
     assert asked[0] == "path of Unbabel/wmt22-comet-da"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.evaluate.own_measures import own_scores, score_finished
+from experiments.evaluate.translator import Text
 from experiments.records.checksums import verify_files
 from experiments.records.experiment import load_experiment
 from experiments.records.result import load_result, score_key
@@ -41,7 +42,7 @@ def stopped(sources, hypotheses, references):
 
 NUMBER = 1.0
 """
-TEXT = (["one two"], ["eins zwei"])
+TEXT = Text(["one two"], ["eins zwei"])
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import torch
 from experiments.evaluate.significance import compare_runs
 from experiments.evaluate.stream import translate_stream
 from experiments.evaluate.trained import load_trained, text_of_split
+from experiments.evaluate.translator import Text
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.result import Result, load_result
@@ -137,7 +138,7 @@ def test_a_set_of_sacrebleu_is_found_by_three_letter_codes(
     languages = {"source_language": "eng_Latn", "target_language": "deu"}
     corpus = replace(experiment.config.data.corpus, **languages)
     experiment = replace(experiment, config=override(experiment.config, corpus=corpus))
-    assert text_of_split(experiment, "wmt13") == (["one"], ["eins"])
+    assert text_of_split(experiment, "wmt13") == Text(["one"], ["eins"])
 
 
 def test_damaged_checkpoints_are_not_evaluated(copy: Path, call: Command):

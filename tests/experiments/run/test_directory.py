@@ -174,7 +174,7 @@ def test_a_finished_run_records_where_its_text_lies_now(
     assert load_experiment(copy) == there
     assert [problem for _, problem in verify_files(copy) if problem] == []
     monkeypatch.setenv("DATA_CACHE", str(tmp_path / "empty"))  # so that the text is read
-    assert len(text_of_split(load_experiment(copy), "test", recorded_data(copy))[0]) == 11
+    assert len(text_of_split(load_experiment(copy), "test", recorded_data(copy)).sources) == 11
 
 
 @pytest.mark.parametrize("below", ["base/seed-1", "trial-0003"])
