@@ -72,11 +72,7 @@ def test_each_row_of_table_3_has_our_logits(
 @pytest.mark.slow
 @pytest.mark.parametrize("positions", get_args(Positions))
 def test_the_same_word_pieces_and_translations_as_ours(
-    positions: Positions,
-    transformers: Any,
-    folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
+    positions: Positions, transformers: Any, folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     model = trained(dataclasses.replace(MARIAN, positions=positions), folder, vocabulary)
     write(model, tmp_path)
@@ -106,11 +102,7 @@ def test_other_weights_translate_otherwise(
     ],
 )
 def test_heads_that_marian_cannot_have_are_refused_by_name(
-    changes: dict[str, int],
-    problem: str,
-    folder: Path,
-    vocabulary: Vocabulary,
-    tmp_path: Path,
+    changes: dict[str, int], problem: str, folder: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     model = trained(dataclasses.replace(MARIAN, **changes), folder, vocabulary)
     with pytest.raises(InputError, match=problem):
