@@ -87,14 +87,14 @@ def _say_sizes(name: str, experiment: Experiment) -> None:
     """Print the sizes of an experiment whose settings follow from the amount of text."""
     if not name.startswith(FILES) or not is_first_rank():
         return
-    model, training = experiment.config.model, experiment.config.training
-    sizes = (
-        f"{model.vocab_size:,} word-pieces",
-        f"{model.num_layers} layers of d_model {model.d_model}",
-        f"{training.max_steps:,} steps of {experiment.config.data.tokens_per_batch:,} tokens",
+    config = experiment.config
+    print(
+        f"{experiment.description}: {config.model.vocab_size:,} word-pieces, "
+        f"{config.model.num_layers} layers of d_model {config.model.d_model}, "
+        f"{config.training.max_steps:,} steps of {config.data.tokens_per_batch:,} tokens "
+        "(--like, --vocab-size and --set change them)",
+        file=sys.stderr,
     )
-    change = "--like, --vocab-size and --set change them"
-    print(f"{experiment.description}: {', '.join(sizes)} ({change})", file=sys.stderr)
 
 
 @command("list")

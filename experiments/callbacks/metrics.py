@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import time
 import warnings
@@ -120,7 +118,7 @@ class LogMetrics(Callback):
                 (self._speed_path, SPEED_COLUMNS, read_speeds(directory)),
             ):
                 kept = [line for line in found if int(line[0]) <= resumed_step]
-                write_atomically(path, _to_csv([columns, *kept]))
+                write_atomically(path, "".join(map(_csv_line, [columns, *kept])))
 
     def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         self._begin_interval()
@@ -166,13 +164,11 @@ class LogMetrics(Callback):
 
 def _append_line(path: Path, fields: Sequence[str]) -> None:
     with open_plain(path, "ab") as file:
-        file.write(_to_csv([fields]).encode())
+        file.write(_csv_line(fields).encode())
 
 
-def _to_csv(lines: Sequence[Sequence[str]]) -> str:
-    written = io.StringIO(newline="")
-    csv.writer(written).writerows(lines)
-    return written.getvalue()
+def _csv_line(fields: Sequence[str]) -> str:
+    return f"{','.join(fields)}\r\n"
 
 
 class ShowTraining(Callback):

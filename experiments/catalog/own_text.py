@@ -70,10 +70,9 @@ def amount_of(corpus: Corpus) -> Amount:
     stored = sum(path.stat().st_size for path in paths if path.is_file())
     if stored > _SUITED[-1][0]:
         return Amount(0, stored, 0)
-    pairs, count, characters = 0, 0, set[str]()
-    for text in corpus.train:
-        if text.source.first_line > 1:  # a line that names the columns is not a pair
-            pairs -= text.source.first_line - 1
+    # A line that names the columns is not a pair.
+    pairs = sum(1 - text.source.first_line for text in corpus.train)
+    count, characters = 0, set[str]()
     for path in paths:
         for lines in stored_lines(path, _LINES_AT_ONCE):
             read = b"\n".join([*lines, b""])

@@ -144,12 +144,8 @@ def _kept_threads() -> Generator[None]:
 
 def load_translator(directory: Path, options: DecodingOptions) -> Translator:
     """Load the model of a run or of an export; one for CTranslate2 comes with its own search."""
-    if is_ctranslate2(directory):
-        return _load_exported(directory, options)
-    return load_trained(directory, **asdict(options))
-
-
-def _load_exported(directory: Path, options: DecodingOptions) -> ExportedModel:
+    if not is_ctranslate2(directory):
+        return load_trained(directory, **asdict(options))
     if options.average is not None:
         raise InputError(f"{directory} is an export and holds no checkpoints to average")
     experiment = load_exported(directory)

@@ -34,19 +34,13 @@ def own_scores(
             if not math.isfinite(score):
                 raise ValueError(f"it gives {score}")
             found[score_key(function)] = score
-        except SystemExit as error:
-            if error.code in stop_codes():
+        except (Exception, SystemExit) as error:  # the run keeps its other scores
+            if isinstance(error, SystemExit) and error.code in stop_codes():
                 raise  # a signal stops the run
-            _say_why(function, error)
-        except Exception as error:  # of the user's code: the run keeps its other scores
-            _say_why(function, error)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            name = split_name(function)[1]
+            warnings.warn(f"no score by {name}, which failed: {reason}", stacklevel=2)
     return found
-
-
-def _say_why(function: str, error: BaseException) -> None:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    name = split_name(function)[1]
-    warnings.warn(f"no score by {name}, which failed: {reason}", stacklevel=3)
 
 
 def score_finished(directory: Path, functions: Sequence[str]) -> list[str]:

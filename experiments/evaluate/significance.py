@@ -54,8 +54,9 @@ class Significance:
     def verdict(self) -> str:
         if self.p_value >= _LEVEL:
             return "the difference is within noise"
-        better, worse = (self.first, self.second)[:: -1 if self.difference > 0 else 1]
-        return f"{better.name} is better than {worse.name}"
+        if self.difference > 0:
+            return f"{self.second.name} is better than {self.first.name}"
+        return f"{self.first.name} is better than {self.second.name}"
 
     def __str__(self) -> str:
         return (

@@ -98,10 +98,8 @@ def _set_attention(target: Any, attention: MultiHeadAttention, add: PostNorm) ->
 
 
 def _set_feed_forward(target: Any, feed_forward: FeedForward, add: PostNorm) -> None:
-    for spec, linear in (
-        (target.linear_0, feed_forward.inner),
-        (target.linear_1, feed_forward.outer),
-    ):
+    pairs = [(target.linear_0, feed_forward.inner), (target.linear_1, feed_forward.outer)]
+    for spec, linear in pairs:
         spec.weight, spec.bias = copied(linear.weight), copied(linear.bias)
     target.layer_norm.gamma, target.layer_norm.beta = copied(add.norm.weight), copied(add.norm.bias)
 
