@@ -86,14 +86,17 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
         yield "These weights have not been scored."
         return
     seeds = _results_of_row(trained.experiment, directory)
-    spread = f"mean of {len(seeds)} seeds, {CONFIDENCE:.0%} confidence interval"
-    yield f"| measure | this model | {spread} |" if len(seeds) > 1 else "| measure | this model |"
-    yield "| --- | ---: | ---: |" if len(seeds) > 1 else "| --- | ---: |"
+    if len(seeds) > 1:
+        spread = f"mean of {len(seeds)} seeds, {CONFIDENCE:.0%} confidence interval"
+        yield from (f"| measure | this model | {spread} |", "| --- | ---: | ---: |")
+    else:
+        yield from ("| measure | this model |", "| --- | ---: |")
     for measure in MEASURES.values():
         score = getattr(scores, measure.name, None)
         if score is None:
             continue
-        cells = [_title(measure), formats.number(score, measure.digits)]
+        title = measure.title if measure.is_of_test else f"{measure.title} of the validation set"
+        cells = [title, formats.number(score, measure.digits)]
         if len(seeds) > 1:
             found = [getattr(each, measure.name) for each in seeds]
             known = [value for value in found if value is not None]
@@ -117,10 +120,6 @@ def _scores_of(trained: TrainedModel, result: Result | None) -> Result | Average
         return result
     mean = result.averaged
     return mean if mean is not None and mean.checkpoints == trained.averaged else None
-
-
-def _title(measure: Measure) -> str:
-    return measure.title if measure.is_of_test else f"{measure.title} of the validation set"
 
 
 def _with_interval(found: Estimate | None, measure: Measure) -> str:
