@@ -232,9 +232,7 @@ def train(
     )
     experiment = with_settings(experiment, settings)
     _say_sizes(name, experiment)
-    if directory is None:
-        name = experiment.name.replace("/", "-")
-        directory = Path("runs") / f"{name}-seed{experiment.config.training.seed}"
+    directory = directory or _run_directory(experiment)
 
     from experiments.run import execute
 
@@ -249,6 +247,12 @@ def train(
             keep_checkpoints=keep_checkpoints,
         )
     return _print_end(outcome, directory)
+
+
+def _run_directory(experiment: Experiment) -> Path:
+    """Where a run is written by default."""
+    name = experiment.name.replace("/", "-")
+    return Path("runs") / f"{name}-seed{experiment.config.training.seed}"
 
 
 def _print_end(outcome: Outcome, directory: Path) -> int:
