@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch import Trainer
+
 from experiments.callbacks.checkpoints import keep_weights
+from experiments.callbacks.metrics import Clock
 from experiments.callbacks.stopping import StoppedError
 from experiments.devices import OutOfMemoryError, check_parts, find_world
 from experiments.display import Display
@@ -32,6 +35,7 @@ from experiments.records.source import record_imported, record_source
 from experiments.tracking import Tracking
 from experiments.train import Session, train
 from transformer.data.module import TranslationDataModule
+from transformer.data.prepared import PreparedCorpus
 from transformer.files import make_directory
 from transformer.kernels.threads import torch_threads
 from transformer.training.method import check_classes
@@ -91,18 +95,11 @@ def run(
         with closing(Tracking(experiment, directory, log)) as tracking:
             session = Session(world, accumulate, limits, checkpoints)
             trained = train(experiment, directory, data, tracking, display, session)
-            trainer, clock, diverged = trained
+            trainer, _, diverged = trained
             if not trainer.is_global_zero:
                 return None
-            if diverged is None:
-                result = score_run(experiment, directory, data.corpus, trainer, clock, display)
-                training = experiment.config.training
-                if not keep_checkpoints and result.steps == training.max_steps:
-                    keep_weights(directory, training, checkpoints)
-            else:
-                step = diverged.step
-                result = result_of_diverged(experiment, data.corpus, trainer, clock, step)
-            result = _save(directory, result)
+            kept = None if keep_checkpoints else checkpoints
+            result = _score(experiment, directory, data.corpus, trained, display, kept)
             if diverged is None:
                 display.start(RunState.DONE)
             tracking.summarise(result)
@@ -111,8 +108,27 @@ def run(
     return result
 
 
-def _save(directory: Path, result: Result) -> Result:
-    """Save the result of a run with the checksums of its files."""
+def _score(
+    experiment: Experiment,
+    directory: Path,
+    corpus: PreparedCorpus,
+    trained: tuple[Trainer, Clock, NonFiniteError | None],
+    display: Display,
+    kept: int | None,
+) -> Result:
+    """Score what was trained, and save the result with the checksums of the run's files.
+
+    Args:
+        kept: keep only the weights of the last checkpoints, at least of so many; None keeps all
+    """
+    trainer, clock, diverged = trained
+    if diverged is not None:
+        result = result_of_diverged(experiment, corpus, trainer, clock, diverged.step)
+    else:
+        result = score_run(experiment, directory, corpus, trainer, clock, display)
+        training = experiment.config.training
+        if kept is not None and result.steps == training.max_steps:
+            keep_weights(directory, training, kept)
     check_not_removed(directory)
     record_imported(directory)
     result = record_checksums(directory, result)
