@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from ablations.folder import TableFolder
+from ablations.report.numbers import by_seed
 from ablations.report.statistics import (
     CONFIDENCE,
     POWER,
@@ -67,7 +68,8 @@ def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> It
         return
     for measure in there.plan.compared:
         spread = _spread(results, there.trainings, row, measure)
-        yield from _compare(measure, _values(old, measure), _values(fresh, measure), spread)
+        before, after = (by_seed(each.values(), measure) for each in (old, fresh))
+        yield from _compare(measure, before, after, spread)
 
 
 def _results(folder: TableFolder) -> Mapping[str, Results]:
@@ -82,11 +84,6 @@ def _results(folder: TableFolder) -> Mapping[str, Results]:
 def _seeds(results: Results) -> str:
     word = "seed" if len(results) == 1 else "seeds"
     return f"{word} {', '.join(map(str, sorted(results)))}"
-
-
-def _values(results: Results, measure: Measure) -> dict[int, float]:
-    values = {seed: measure.of(result) for seed, result in results.items()}
-    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def _by_digit(old: Result, new: Result, measures: Sequence[Measure]) -> str:
@@ -111,7 +108,7 @@ def _spread(
     for training in trainings:
         if row not in training.rows:
             chosen += [name for name in training.rows if name in results][:1]
-    return pool_within({name: _values(results[name], measure) for name in chosen})
+    return pool_within({name: by_seed(results[name].values(), measure) for name in chosen})
 
 
 def _compare(

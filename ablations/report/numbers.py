@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from ablations.folder import TableFolder
 from ablations.folder.base import Record
-from ablations.report.scores import Score, make_score
+from ablations.report.scores import Score
 from ablations.report.speed_up import SPEED_MEASURE, Speed, SpeedUp, mean_curve, speed_up
 from ablations.report.statistics import (
     Estimate,
@@ -240,7 +240,8 @@ def _describe(
     means = {name: _mean(results, name) for name in (*MEASURES, *OTHER_SCORES, *_COSTS)}
     for measure in plan.compared:
         if measure.key:
-            means[measure.name] = estimate(_known(results, measure), measure.scale)
+            values = [*by_seed(results, measure).values()]
+            means[measure.name] = estimate(values, measure.scale)
     changed = row.changed(plan.base)
     return RowNumbers(
         name=row.name,
@@ -280,7 +281,7 @@ def _compute_scores(
 ) -> Pool | None:
     """Compute each row's score by one measure; return the spread pooled over comparable rows."""
     name = measure.name
-    values = {row.name: _by_seed(row, measure) for row in rows}
+    values = {row.name: by_seed(row.results, measure) for row in rows}
     alike = {
         row.name: values[row.name]
         for row in rows
@@ -289,7 +290,7 @@ def _compute_scores(
     trainings = {row.name: row.training for row in rows}
     # Runs on a plateau spread differently from runs that learn.
     diverged = {row.name for row in rows if row.diverged}
-    sound = {name: by_seed for name, by_seed in alike.items() if name not in diverged}
+    sound = {name: own for name, own in alike.items() if name not in diverged}
     pooled = pool(one_of_each(sound, trainings)) if has_seeds else None
     for row in rows:
         difference, is_equal = None, False
@@ -300,10 +301,12 @@ def _compute_scores(
                 is_equal = is_equal_by_construction(configs[row.name], configs[base.name], name)
                 # Not if they were trained one by one, where no two trainings give equal weights.
                 is_equal &= all(ours[seed] == theirs[seed] for seed in ours.keys() & theirs)
+                if is_equal:
+                    difference = replace(difference, mean=0.0, deviation=None)
             elif difference and pooled and not diverged & {row.name, base.name}:
                 difference = pooled.apply(difference)
-        row.scores[name] = make_score(
-            measure,
+        row.scores[name] = Score(
+            measure=measure,
             ours=row.means.get(name),
             by_seed=values[row.name],
             paper=getattr(row.reported, name, None),
@@ -337,13 +340,9 @@ def _of_seeds(row: RowNumbers, seeds: Set[int]) -> list[Run]:
     return [run for run in row.runs if run.result is not None and run.seed in seeds]
 
 
-def _known(results: Sequence[Result], measure: Measure) -> list[float]:
-    found = [measure.of(result) for result in results]
-    return [value for value in found if value is not None]
-
-
-def _by_seed(row: RowNumbers, measure: Measure) -> dict[int, float]:
-    values = {result.seed: measure.of(result) for result in row.results}
+def by_seed(results: Iterable[Result], measure: Measure) -> dict[int, float]:
+    """The scores by one measure, where results have it."""
+    values = {result.seed: measure.of(result) for result in results}
     return {seed: float(value) for seed, value in values.items() if value is not None}
 
 

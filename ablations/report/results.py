@@ -10,6 +10,7 @@ from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
+from ablations.report.scores import Score
 from ablations.report.speed_up import SPEED_MEASURE
 from ablations.report.statistics import Estimate
 from ablations.tables.changes import COLUMNS, Value, is_option
@@ -113,17 +114,10 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
         state = _state(row) if measure is table.measures[0] else ""
         ours.append("" if row.is_published else state or _mean(score.ours, measure.digits))
         paper.append(formats.number(score.paper, measure.paper_digits))
-        change = change_in_paper = ""
-        if row.is_of_same_text and not row.is_base:
-            difference = score.difference
-            change = formats.difference(difference.mean if difference else None, measure.digits)
-            if score.is_equal:
-                change = SAME
-            elif difference and difference.within_noise:
-                change += NOISE
-            change_in_paper = formats.difference(score.paper_difference, measure.paper_digits)
-        differences.append(change)
-        of_paper.append(change_in_paper)
+        is_compared = row.is_of_same_text and not row.is_base
+        change = formats.difference(score.paper_difference, measure.paper_digits)
+        differences.append(difference(score) if is_compared else "")
+        of_paper.append(change if is_compared else "")
     return [
         Column("", ours, measure.short, "ours"),
         Column("paper", paper, measure.short, "theirs"),
@@ -131,6 +125,15 @@ def _scores(table: TableNumbers, measure: Measure) -> list[Column]:
         Column("Δ paper", of_paper, measure.short, "theirs"),
         *_speed_ups(table, measure),
     ]
+
+
+def difference(score: Score) -> str:
+    """The difference from the base, marked if it is within noise or 0 by construction."""
+    if score.is_equal:
+        return SAME
+    found = score.difference
+    text = formats.difference(found and found.mean, score.measure.digits)
+    return f"{text}{NOISE}" if found and found.within_noise else text
 
 
 def _speed_ups(table: TableNumbers, measure: Measure) -> Iterator[Column]:

@@ -75,11 +75,11 @@ def required_seeds(difference: Estimate) -> int | None:
     √n ≥ (t(0.975) + t(0.8)) · deviation / mean with n - 1 degrees of freedom (Zar 2010,
     Biostatistical Analysis, section 7.7), or with those that a pooled deviation has once this row
     and the base have n seeds. The exact n, by the noncentral t, is the same or one more. At least
-    2; None for more than ``MAX_SEEDS``.
+    2; None for more than ``MAX_SEEDS``, or for a difference without a deviation.
     """
     deviation = difference.deviation
-    if deviation is None:
-        raise ValueError("a difference of one pair has no deviation")
+    if deviation is None or not difference.mean:
+        return None
 
     def is_enough(count: int) -> bool:
         now = difference.pooled_freedom or difference.count - 1
@@ -87,8 +87,6 @@ def required_seeds(difference: Estimate) -> int | None:
         errors = t_quantile((1 + CONFIDENCE) / 2, freedom) + t_quantile(POWER, freedom)
         return errors * deviation <= math.sqrt(count) * abs(difference.mean)
 
-    if not difference.mean:
-        return None
     counts = range(2, MAX_SEEDS + 1)
     place = bisect.bisect_left(counts, True, key=is_enough)
     return counts[place] if place < len(counts) else None

@@ -9,8 +9,7 @@ from ablations.folder import TableFolder
 from ablations.folder.tuning import Tuned, candidate
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
-from ablations.report.results import NOISE, SAME
-from ablations.report.scores import Score
+from ablations.report.results import difference
 from experiments.records.result import MEASURES
 from transformer import formats
 
@@ -72,13 +71,4 @@ def _reach(
 
 
 def _difference(row: RowNumbers | None) -> str:
-    """The difference from the base, marked if it is within noise."""
-    if row is None or row.is_base:
-        return ""
-    score: Score = row.scores[_MEASURE.name]
-    if score.difference is None:
-        return formats.MISSING
-    if score.is_equal:
-        return SAME
-    text = formats.difference(score.difference.mean, _MEASURE.digits)
-    return f"{text}{NOISE}" if score.difference.within_noise else text
+    return "" if row is None or row.is_base else difference(row.scores[_MEASURE.name])
