@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from ablations.files import CSV_FILE, LATEX_FILE
 from ablations.folder import TableFolder
 from ablations.folder.base import LATER_NUMBERS, NUMBERS
-from ablations.report.diverged import shares_of_diverged
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
 from ablations.report.latex import to_latex
@@ -17,7 +16,7 @@ from ablations.report.layout import TEMPLATES, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import problems, results_grid
-from ablations.report.seeds import seeds_grid, verdicts
+from ablations.report.seeds import seeds_grid, shares_of_diverged, verdicts
 from ablations.report.tuning import tuning_grid
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.source import source_warnings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.report.diverged import shares_of_diverged
+from ablations.report.seeds import shares_of_diverged
 from ablations.report.statistics import paired_difference
 from ablations.tables.table import Cell
 from experiments.records.result import Result, load_result, save_result
