@@ -16,7 +16,8 @@ from ablations.figures.panels import MOST_RUNS, Look, draw_panels, looks_of
 from ablations.files import CONFIRM, HTML_FILE, PLAN_FILE, SEARCH_FILE, TUNING
 from ablations.folder import SearchFolder, open_runs
 from ablations.report.layout import render
-from ablations.report.search import describe_trial, draw_search, shares_of_importance
+from ablations.report.search import describe_trial, shares_of_importance
+from ablations.report.search_figures import draw_search
 from ablations.search.trials import best
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Status

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ablations.figures.search import (
-    draw_history,
-    draw_importances,
-    draw_slices,
-    draw_trial_curves,
-    trained,
-)
 from ablations.folder import SearchFolder
 from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.grid import Column, Grid
 from ablations.report.layout import TEMPLATES, Figure, write_files
 from ablations.report.numbers import compute_numbers
-from ablations.report.results import filled, label, results_grid, setting
+from ablations.report.results import filled, label, results_grid
+from ablations.report.search_figures import MOST_CURVES, draw_search, in_words
 from ablations.report.seeds import verdicts
 from ablations.search.search import Search
 from ablations.search.trials import SearchTrial, best, ranked, write_best
 from ablations.tables.changes import Value
 from ablations.tables.warn import warnings_of_runs
-from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
 from experiments.records.result import MEASURES
 from experiments.records.source import source_warnings
@@ -36,12 +29,11 @@ from transformer.evaluation.counts import count_parameters
 # the others' effect comes first in over 90 % of searches of 30 trials, in half of those of 10.
 LEAST_ENDED, LEAST_FINISHED = 30, 5
 _CHRF = MEASURES["chrf"]
-_MOST_CURVES = 100
 _CAPTIONS = {
     "history": "Perplexity on the validation set by trial; the line is the best so far. Marks at "
     "the upper edge are trials that did not finish, or with over ten times the best perplexity.",
     "curves": "Perplexity on the validation set during training, a line for each trial (at most "
-    f"the {_MOST_CURVES} best), the best in blue.",
+    f"the {MOST_CURVES} best), the best in blue.",
     "importances": "How much each hyperparameter decides whether a trial is in the best quarter.",
     "slices": "Perplexity on the validation set against each hyperparameter on its own.",
 }
@@ -68,17 +60,8 @@ def describe_trial(search: Search, trial: SearchTrial | None) -> str:
     """A trial in one line; empty for None."""
     if trial is None:
         return ""
-    values = ", ".join(f"{name} {words}" for name, words in _in_words(search, trial.values).items())
+    values = ", ".join(f"{name} {words}" for name, words in in_words(search, trial.values).items())
     return f"{trial.name}, perplexity {formats.number(trial.perplexity, 3)}: {values}"
-
-
-def _in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
-    """Values in the units of the space; those trained with in parentheses, if they differ."""
-    words: dict[str, str] = {}
-    for name, value in search.declare(values).items():
-        declared, trained = setting(name, value), setting(name, values[name])
-        words[name] = declared if declared == trained else f"{declared} ({trained})"
-    return words
 
 
 def shares_of_importance(search: Search, trials: Sequence[SearchTrial]) -> dict[str, float]:
@@ -96,54 +79,6 @@ def _are_enough(trials: Sequence[SearchTrial]) -> bool:
     ended = ranked(trials)
     finished = sum(trial.state == RunState.DONE for trial in ended)
     return len(ended) >= LEAST_ENDED and finished >= LEAST_FINISHED
-
-
-def draw_search(
-    search: Search, trials: Sequence[SearchTrial], shares: Mapping[str, float]
-) -> dict[str, Spec]:
-    """The plots, by name, for which there are enough trials."""
-    records = [_record(search, number, trial) for number, trial in enumerate(trials)]
-    axes: list[Record] = []
-    for parameter, declared in zip(search.parameters, search.declared, strict=True):
-        name = parameter.name
-        choices = [_on_axis(name, choice) for choice in declared.choices]
-        bounds = [parameter.declare(bound, declared) for bound in parameter.bounds]
-        axes.append(
-            {"name": _column(name), "log": parameter.log, "choices": choices, "bounds": bounds}
-        )
-    curves = {trial.name: trial.curve for trial in ranked(trials)[:_MOST_CURVES]}
-    best_trial = best(trials)
-    drawn = {
-        "history": draw_history(records),
-        "curves": draw_trial_curves(curves, best_trial.name if best_trial else None),
-        "importances": draw_importances(shares),
-        "slices": draw_slices(records, axes),
-    }
-    return {name: spec for name, spec in drawn.items() if spec is not None}
-
-
-def _record(search: Search, number: int, trial: SearchTrial) -> Record:
-    declared, words = search.declare(trial.values), _in_words(search, trial.values)
-    return {
-        "number": number,
-        "trial": trial.name,
-        "state": trial.state,
-        "step": trial.step,
-        "perplexity": trial.perplexity,
-        **{_column(name): _on_axis(name, value) for name, value in declared.items()},
-        **{trained(_column(name)): text for name, text in words.items()},
-    }
-
-
-def _column(name: str) -> str:
-    """The name of a hyperparameter in a plot's data, where Vega would read a dot as a path."""
-    return name.replace(".", " ")
-
-
-def _on_axis(name: str, value: Value) -> int | float | str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return setting(name, value)
-    return value
 
 
 def _values(
@@ -235,7 +170,7 @@ def _best_and_base(
 
 
 def _settings(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
-    words = {label(name): text for name, text in _in_words(search, values).items()}
+    words = {label(name): text for name, text in in_words(search, values).items()}
     return {**words, "params": _millions(search.configure(values))}
 
 
@@ -266,7 +201,7 @@ def _trials(search: Search, trials: Sequence[SearchTrial], best_trial: SearchTri
         *filled([Column(_CHRF.short, [of_trial.get(_CHRF.short, "") for of_trial in scores])]),
         Column("params", [_millions(search.configure(trial.values)) for trial in begun]),
     ]
-    words = [_in_words(search, trial.values) for trial in begun]
+    words = [in_words(search, trial.values) for trial in begun]
     for parameter in search.parameters:
         cells = [of_trial.get(parameter.name, "") for of_trial in words]
         columns.append(Column(label(parameter.name), cells))

@@ -1,20 +1,20 @@
-"""Plots of a search.
-
-A trial is a record of its name (``trial``), ``number``, ``state``, ``step``, ``perplexity`` (None
-if it has none) and the values of its hyperparameters by name, and in words by :func:`trained`.
-A hyperparameter is a record of its ``name``, ``log``, ``choices`` (empty for a range) and
-``bounds``.
-"""
+"""The plots of a search's report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
+from ablations.report.results import setting
+from ablations.search.search import Search
+from ablations.search.space import Hyperparameter
+from ablations.search.trials import SearchTrial, best, ranked
+from ablations.tables.changes import Value
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 from experiments.records.progress import RunState
 
+MOST_CURVES = 100
 _MOST = 10.0  # times the best perplexity: worse trials are drawn at the edge too
 _PERPLEXITY = style.axis("perplexity", "validation perplexity", log=True)
 # For finished trials, which are within a factor of ten, where Vega would omit half of the labels.
@@ -27,9 +27,71 @@ _MARKS: dict[str, tuple[str, str]] = {
 }
 
 
-def trained(name: str) -> str:
-    """The field with a hyperparameter's value in words, the value trained with in parentheses."""
+def draw_search(
+    search: Search, trials: Sequence[SearchTrial], shares: Mapping[str, float]
+) -> dict[str, Spec]:
+    """The plots, by name, for which there are enough trials.
+
+    Args:
+        shares: importances by hyperparameter, which add up to 1; empty if they are not known
+    """
+    records = [_record(search, number, trial) for number, trial in enumerate(trials)]
+    inside, edge = _inside_and_edge(records)
+    curves = _curve_points(trials)
+    figures: dict[str, Spec] = {}
+    if len(inside) > 1:
+        figures["history"] = _draw_history(inside, edge)
+    if curves:
+        figures["curves"] = _draw_curves(curves)
+    if shares:
+        figures["importances"] = _draw_importances(shares)
+    if len(inside) > 1:
+        pairs = zip(search.parameters, search.declared, strict=True)
+        figures["slices"] = style.figure(
+            "Perplexity against each hyperparameter; unfinished trials are at the edge",
+            columns=3,
+            concat=[_slice(inside, edge, used, declared) for used, declared in pairs],
+        )
+    return figures
+
+
+def in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
+    """Values in the units of the space; those trained with in parentheses, if they differ."""
+    words: dict[str, str] = {}
+    for name, value in search.declare(values).items():
+        declared, trained = setting(name, value), setting(name, values[name])
+        words[name] = declared if declared == trained else f"{declared} ({trained})"
+    return words
+
+
+def _record(search: Search, number: int, trial: SearchTrial) -> Record:
+    """The data of a trial's marks: its values are numbers, or words if they have none."""
+    declared, words = search.declare(trial.values), in_words(search, trial.values)
+    return {
+        "number": number,
+        "trial": trial.name,
+        "state": trial.state,
+        "step": trial.step,
+        "perplexity": trial.perplexity,
+        **{_column(name): _on_axis(name, value) for name, value in declared.items()},
+        **{_in_words(_column(name)): text for name, text in words.items()},
+    }
+
+
+def _column(name: str) -> str:
+    """The name of a hyperparameter in a plot's data, where Vega would read a dot as a path."""
+    return name.replace(".", " ")
+
+
+def _in_words(name: str) -> str:
+    """The field with a hyperparameter's value in words."""
     return f"{name} (trained)"
+
+
+def _on_axis(name: str, value: Value) -> int | float | str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return setting(name, value)
+    return value
 
 
 def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -44,11 +106,8 @@ def _inside_and_edge(trials: Sequence[Record]) -> tuple[list[Record], list[Recor
     return inside, edge
 
 
-def draw_history(trials: Sequence[Record]) -> Spec | None:
-    """Perplexity by trial, and the best so far as a line; None before two trials have finished."""
-    inside, edge = _inside_and_edge(trials)
-    if len(inside) < 2:
-        return None
+def _draw_history(inside: Sequence[Record], edge: Sequence[Record]) -> Spec:
+    """Perplexity by trial, and the best so far as a line."""
     x = style.axis("number", "trial")
     x["scale"] |= {"nice": False}
     corners = inside[:1]  # the trials at which the lowest perplexity falls
@@ -67,20 +126,21 @@ def draw_history(trials: Sequence[Record]) -> Spec | None:
     )
 
 
-def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | None) -> Spec | None:
-    """The perplexity of each trial by step, in grey, the ``best`` in blue; None without a point.
-
-    Args:
-        curves: the curve of each trial, by name
-    """
-    values: list[Record] = []
-    for name in sorted(curves, key=lambda name: name == best):  # the best is drawn on top
-        for step, value in sorted(curves[name].items()):
+def _curve_points(trials: Sequence[SearchTrial]) -> list[Record]:
+    """The perplexity of the best trials by step, of the best one last: it is drawn on top."""
+    best_trial = best(trials)
+    shown = sorted(ranked(trials)[:MOST_CURVES], key=lambda trial: trial is best_trial)
+    points: list[Record] = []
+    for trial in shown:
+        for step, value in sorted(trial.curve.items()):
             if 0 < value < math.inf:
-                point = {"trial": name, "step": step, "perplexity": value}
-                values.append({**point, "is_best": name == best})
-    if not values:
-        return None
+                point = {"trial": trial.name, "step": step, "perplexity": value}
+                points.append({**point, "is_best": trial is best_trial})
+    return points
+
+
+def _draw_curves(points: Sequence[Record]) -> Spec:
+    """The perplexity of each trial by step, in grey, of the best in blue."""
     grey_or_blue = {
         "condition": {"test": "datum.is_best", "value": style.BLUE},
         "value": style.GREY,
@@ -97,18 +157,12 @@ def draw_trial_curves(curves: Mapping[str, Mapping[int, float]], best: str | Non
         "Learning curves, the best trial in blue",
         width=440,
         height=240,
-        layer=style.lines(encoding, values, "trial", strokeOpacity=0.8),
+        layer=style.lines(encoding, points, "trial", strokeOpacity=0.8),
     )
 
 
-def draw_importances(shares: Mapping[str, float]) -> Spec | None:
-    """A bar for each hyperparameter, the most important first; None without any.
-
-    Args:
-        shares: importances by hyperparameter, which add up to 1
-    """
-    if not shares:
-        return None
+def _draw_importances(shares: Mapping[str, float]) -> Spec:
+    """A bar for each hyperparameter, the most important first."""
     share = {"field": "share", "type": "quantitative"}
     text = {"text": {**share, "format": ".0%"}}
     length = {"title": "importance", "axis": {"format": "%"}, "scale": {"zero": True}}
@@ -126,30 +180,25 @@ def draw_importances(shares: Mapping[str, float]) -> Spec | None:
     )
 
 
-def draw_slices(trials: Sequence[Record], parameters: Sequence[Record]) -> Spec | None:
-    """Perplexity against each hyperparameter in turn; None before two trials have finished."""
-    inside, edge = _inside_and_edge(trials)
-    if len(inside) < 2:
-        return None
-    return style.figure(
-        "Perplexity against each hyperparameter; unfinished trials are at the edge",
-        columns=3,
-        concat=[_slice(inside, edge, parameter) for parameter in parameters],
-    )
-
-
-def _slice(inside: Sequence[Record], edge: Sequence[Record], parameter: Record) -> Spec:
-    name, bounds = parameter["name"], parameter["bounds"]
+def _slice(
+    inside: Sequence[Record],
+    edge: Sequence[Record],
+    parameter: Hyperparameter,
+    declared: Hyperparameter,
+) -> Spec:
+    """Perplexity against one hyperparameter, in the units in which it is ``declared``."""
+    name = _column(parameter.name)
     inside = [trial for trial in inside if name in trial]
     edge = [trial for trial in edge if name in trial]
-    if parameter["choices"]:
+    if declared.choices:
         x: Spec = {"field": name, "type": "ordinal", "axis": {"labelAngle": 0}}
-        x["scale"] = {"domain": list(parameter["choices"])}
+        x["scale"] = {"domain": [_on_axis(parameter.name, value) for value in declared.choices]}
     else:
-        x = style.axis(name, name, log=parameter["log"], form="~s" if bounds[1] >= 1_000 else None)
-        x["scale"] |= {"domain": list(bounds)}
+        form = "~s" if declared.high >= 1_000 else None
+        x = style.axis(name, name, log=parameter.log, form=form)
+        x["scale"] |= {"domain": [parameter.declare(end, declared) for end in parameter.bounds]}
         x["axis"] |= {"tickCount": 5}
-    shown = ("trial", "state", "step", "perplexity", trained(name))
+    shown = ("trial", "state", "step", "perplexity", _in_words(name))
     return {"width": 230, "height": 190, "layer": _points(inside, edge, x, *shown)}
 
 

@@ -17,12 +17,8 @@ import pytest
 from ablations.cli import PROGRAM
 from ablations.files import CONFIRM
 from ablations.folder import SearchFolder
-from ablations.report.search import (
-    LEAST_ENDED,
-    draw_search,
-    shares_of_importance,
-    write_search_report,
-)
+from ablations.report.search import LEAST_ENDED, shares_of_importance, write_search_report
+from ablations.report.search_figures import draw_search
 from ablations.runs.attempts import leave_pruned
 from ablations.runs.search_runs import importances
 from ablations.search.search import Search, claim_search
