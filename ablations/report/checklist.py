@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.folder import SearchFolder, TableFolder
+from ablations.report.checklists import CHECKLISTS
 from ablations.report.facts import facts_of_base, facts_of_results
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.search import describe_trial
-from ablations.search.search import Search
 from ablations.search.space import Hyperparameter
-from ablations.search.trials import SearchTrial, best
+from ablations.search.trials import best
 from ablations.tables.changes import COLUMNS, columns
 from experiments.records.estimate import CONFIDENCE, Estimate
 from experiments.records.progress import RunState, printable
@@ -22,89 +21,8 @@ from experiments.records.run import Run
 from transformer import formats
 from transformer.config import Config
 
-# What the records say of each subject, in lines.
-Answers = Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An item of a checklist in our words, with its number or section, and the subjects that answer
-    it; none if only the authors can.
-    """
-
-    number: str
-    asks: str
-    subjects: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Checklist:
-    """A checklist, with the address of its official wording."""
-
-    title: str
-    source: str
-    items: tuple[Item, ...]
-
-
-CHECKLISTS = (
-    Checklist(
-        "Responsible NLP Research checklist (ACL Rolling Review)",
-        "https://aclrollingreview.org/responsibleNLPresearch/",
-        (
-            Item("A1", "limitations"),
-            Item("A2", "potential risks"),
-            Item("B1", "citations of the creators of artifacts"),
-            Item("B2", "licence and terms of use of artifacts", ("licence",)),
-            Item("B3", "use as intended"),
-            Item("B4", "personal data and offensive content"),
-            Item("B5", "documentation of artifacts: domains, languages, groups", ("languages",)),
-            Item("B6", "statistics of the data: examples and splits", ("splits",)),
-            Item(
-                "C1",
-                "parameters, total compute and infrastructure",
-                ("parameters", "compute", "infrastructure"),
-            ),
-            Item("C2", "experimental setup, search and best values", ("setup", "search", "best")),
-            Item(
-                "C3",
-                "descriptive statistics: means, maxima or single runs",
-                ("runs", "scores"),
-            ),
-            Item("C4", "packages used, with versions and settings", ("packages", "measures")),
-            Item("D1 to D5", "human annotators and participants"),
-            Item("E1", "AI assistants"),
-        ),
-    ),
-    Checklist(
-        "Machine Learning Reproducibility Checklist, version 2.0 (Pineau et al. 2021)",
-        "https://www.cs.mcgill.ca/~jpineau/ReproducibilityChecklist.pdf",
-        (
-            Item("models", "description of model and algorithm", ("setup",)),
-            Item("models", "assumptions"),
-            Item("models", "complexity: time, space, sample size", ("parameters", "compute")),
-            Item("theory", "claims and their proofs"),
-            Item("datasets", "statistics, such as the number of examples", ("splits",)),
-            Item("datasets", "splits", ("splits",)),
-            Item("datasets", "excluded data and preprocessing", ("excluded",)),
-            Item("datasets", "link to the data", ("sources",)),
-            Item("datasets", "collection of new data"),
-            Item("code", "dependencies", ("packages",)),
-            Item("code", "code for training and evaluation", ("code",)),
-            Item("code", "trained models"),
-            Item("code", "README with results and the commands for them", ("code",)),
-            Item(
-                "results",
-                "range of hyperparameters, selection of the best, and all values",
-                ("search", "best", "setup"),
-            ),
-            Item("results", "exact number of training and evaluation runs", ("runs",)),
-            Item("results", "definition of the measures", ("measures",)),
-            Item("results", "central tendency and variation", ("scores",)),
-            Item("results", "average run time", ("time",)),
-            Item("results", "infrastructure", ("infrastructure",)),
-        ),
-    ),
-)
+# A subject of the checklists, and what the records say of it, in lines.
+Subject = tuple[str, list[str]]
 _YOURS = "yours to answer"
 
 
@@ -118,18 +36,10 @@ def checklist(folder: TableFolder | SearchFolder) -> str:
     for each in CHECKLISTS:
         lines += ["", f"## {each.title}", "", f"Official wording: {each.source}", ""]
         for item in each.items:
-            lines += _lines(item, answers)
+            found = [line for subject in item.subjects for line in answers.get(subject, ())]
+            lines.append(f"- **{item.number}** {item.asks}{'' if found else f': {_YOURS}'}")
+            lines += [f"    - {printable(line)}" for line in found]
     return "\n".join(lines)
-
-
-def _lines(item: Item, answers: Answers) -> Iterator[str]:
-    found = [line for subject in item.subjects for line in answers.get(subject, ())]
-    yield f"- **{item.number}** {item.asks}{'' if found else f': {_YOURS}'}"
-    for line in found:
-        yield f"    - {printable(line)}"
-
-
-Subject = tuple[str, list[str]]
 
 
 def _of_table(folder: TableFolder) -> Iterator[Subject]:
@@ -142,7 +52,11 @@ def _of_table(folder: TableFolder) -> Iterator[Subject]:
     yield "parameters", [f"parameters: {', '.join(sizes)}"] if rows else []
     times = (f"{row.name} {formats.duration(row.means['train_seconds'].mean)}" for row in rows)
     yield "time", [f"mean training time of a run: {', '.join(times)}"] if rows else []
-    changes = [f"{row.name}: {_changes(row.settings, row.changed)}" for row in rows if row.changed]
+    changes: list[str] = []
+    for row in rows:
+        if row.changed:
+            settings = (f"{name} {row.settings[name]}" for name in sorted(row.changed))
+            changes.append(f"{row.name}: {', '.join(settings)}")
     yield "setup", [*_base(plan.base), *changes, f"all settings: {PLAN_FILE}"]
     yield (
         "search",
@@ -161,10 +75,6 @@ def _base(base: Config) -> Iterator[str]:
     values = columns(base)
     yield f"base model: {', '.join(f'{title} {values[x]}' for x, title in COLUMNS.items())}"
     yield f"base: {'; '.join(f'{name} {text}' for name, text in facts_of_base(base))}"
-
-
-def _changes(settings: Mapping[str, object], changed: frozenset[str]) -> str:
-    return ", ".join(f"{name} {settings[name]}" for name in sorted(changed))
 
 
 def _seeds(table: TableNumbers) -> str:
@@ -216,17 +126,27 @@ def _of_search(folder: SearchFolder) -> Iterator[Subject]:
         mean = sum(result.train_seconds for result in results) / len(results)
         yield "time", [f"mean training time of a finished trial: {formats.duration(mean)}"]
     yield "setup", [*_base(search.base), f"all settings: {SEARCH_FILE}"]
-    yield "search", [*_bounds(search), *_method(search)]
-    yield "best", [f"best: {text}"] if (text := describe_trial(search, best(trials))) else []
+    bounds = (f"{each.name}: {_range(each)}" for each in search.declared)
+    method = (
+        f"sampler {search.sampler} with seed {search.seed}, pruner {search.pruner}; the best trial "
+        "is the one with the lowest perplexity on the validation set"
+    )
+    yield "search", [*bounds, method, search.describe_rungs()]
+    best_trial = best(trials)
+    yield "best", [f"best: {describe_trial(search, best_trial)}"] if best_trial else []
     states = Counter(str(trial.state) for trial in trials)
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
     ended = f"trials: {search.trials} planned; {counts}"
     steps = sum(trial.step for trial in pruned)
     took = [f"pruned trials took {steps:,} steps, which the times do not include"] if pruned else []
     yield "runs", [ended, *took, f"all with seed {search.base.training.seed}"]
-    again = folder.confirmation
-    confirmed = [] if again is None else [*_scores(compute_numbers(again))]
-    yield "scores", [*_scores_of_trials(trials), *confirmed]
+    scores: list[str] = []
+    if best_trial is not None and best_trial.result is not None:
+        words = in_words(valid_scores(best_trial.result))
+        scores.append(f"the best trial, a single run, on the validation set: {words}")
+    if folder.confirmation is not None:
+        scores += _scores(compute_numbers(folder.confirmation))
+    yield "scores", scores
     scale = f"--scale {search.scale} --trials {search.trials} --seed {search.seed}"
     how = f"--sampler {search.sampler} --pruner {search.pruner}"
     yield (
@@ -235,35 +155,12 @@ def _of_search(folder: SearchFolder) -> Iterator[Subject]:
     )
 
 
-def _bounds(search: Search) -> Iterator[str]:
-    """The bounds of each hyperparameter, in the units of the space."""
-    for each in search.declared:
-        yield f"{each.name}: {_range(each)}"
-
-
 def _range(parameter: Hyperparameter) -> str:
+    """The bounds of a hyperparameter, in the units of the space."""
     if parameter.kind == "choice":
         return f"one of {', '.join(map(str, parameter.choices))}"
     kind = "log-uniform" if parameter.log else "uniform"
     return f"{parameter.low:g} to {parameter.high:g}, {kind}"
-
-
-def _method(search: Search) -> Iterator[str]:
-    yield (
-        f"sampler {search.sampler} with seed {search.seed}, pruner {search.pruner}; the best trial "
-        "is the one with the lowest perplexity on the validation set"
-    )
-    yield search.describe_rungs()
-
-
-def _scores_of_trials(trials: Sequence[SearchTrial]) -> Iterator[str]:
-    found = best(trials)
-    if found is not None and found.result is not None:
-        yield f"the best trial, a single run, on the validation set: {_valid(found.result)}"
-
-
-def _valid(result: Result) -> str:
-    return in_words(valid_scores(result))
 
 
 def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject]:

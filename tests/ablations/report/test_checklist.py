@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ablations.folder import SearchFolder, TableFolder
-from ablations.report.checklist import CHECKLISTS, checklist
+from ablations.report.checklist import checklist
+from ablations.report.checklists import CHECKLISTS
 from ablations.tables.plan import claim_plan, make_plan
 from ablations.tables.table import Cell
 from experiments.records.result import save_result
