@@ -16,6 +16,7 @@ Record = Mapping[str, Any]
 BLUE, VERMILION, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
 COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)
+LEGEND = {"orient": "bottom", "symbolOpacity": 1}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 
 _UNNAMED = {"aria": False}
