@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from ablations.report.grid import Column, Grid
 from ablations.report.numbers import TableNumbers
-from ablations.tables.changes import COLUMNS, columns
+from ablations.tables.changes import COLUMNS, Value, columns, is_option
 from experiments.records.result import Result
 from transformer import formats
-from transformer.config import Config
+from transformer.config import OPTIONS_OF, Config
+from transformer.variant import class_name
 
 _SIZES = 9  # columns of Table 3 that describe the model
 _SHARED = {
@@ -24,6 +25,24 @@ _SHARED = {
     "versions": "versions",
     "commit": "commit",
 }
+
+
+def label(name: str) -> str:
+    """The name of a setting in the table: Table 3's symbol if it has one; options keep theirs."""
+    if is_option(name):
+        return name
+    return COLUMNS.get(name, name.replace("_", " "))
+
+
+def setting(name: str, value: Value) -> str:
+    """The value of a setting, in words."""
+    if isinstance(value, int) and name == "max_steps":
+        return formats.steps(value)
+    if name in OPTIONS_OF:
+        return class_name(str(value)) if value else "the paper's"
+    if isinstance(value, float):
+        return str(float(f"{value:.4g}"))
+    return "none" if value is None else str(value)
 
 
 def cost_grid(table: TableNumbers) -> Grid:

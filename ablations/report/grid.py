@@ -97,6 +97,12 @@ class Grid:
         return [(group, len(list(columns))) for group, columns in groups]
 
 
+def filled(columns: Sequence[Column]) -> list[Column]:
+    """The columns that have a value in some row."""
+    blank = {"", formats.MISSING}
+    return [column for column in columns if not blank.issuperset(column.cells)]
+
+
 def escape_markdown(text: str) -> str:
     """Escape what Markdown would take for markup in text from a run or a user."""
     marked = _MARKS.sub(r"\\\g<0>", " ".join(printable(text).split()))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablations.report.grid import Column, Grid
+from ablations.report.grid import Column, Grid, filled
 from ablations.report.layout import TEMPLATES, render
 from ablations.report.numbers import RowNumbers, TableNumbers
-from ablations.report.results import SAME, filled
+from ablations.report.results import SAME
 from ablations.report.scores import Score
 from experiments.records.progress import printable
 from experiments.records.result import Measure

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ablations.folder import SearchFolder
-from ablations.report.facts import facts_of_base, facts_of_results
-from ablations.report.grid import Column, Grid
+from ablations.report.facts import facts_of_base, facts_of_results, label
+from ablations.report.grid import Column, Grid, filled
 from ablations.report.layout import TEMPLATES, Figure, write_files
 from ablations.report.numbers import compute_numbers
-from ablations.report.results import filled, label, results_grid
+from ablations.report.results import results_grid
 from ablations.report.search_figures import MOST_CURVES, draw_search, in_words
 from ablations.report.seeds import verdicts
 from ablations.search.search import Search

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ablations.report.results import setting
+from ablations.report.facts import setting
 from ablations.search.search import Search
 from ablations.search.space import Hyperparameter
 from ablations.search.trials import SearchTrial, best, ranked

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ablations.report.grid import Column, Grid
+from ablations.report.grid import Column, Grid, filled
 from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.report.paper import is_clear_in_paper
-from ablations.report.results import SAME, filled
+from ablations.report.results import SAME
 from ablations.report.scores import WITHIN_NOISE, Score
 from ablations.report.speed_up import SPEED_MEASURE, SpeedUp
 from ablations.report.statistics import (
