@@ -87,7 +87,8 @@ def plan(
         devices: number of GPUs or cores [default: those here, or those of one run with --device]
         json: print one JSON object; ablations/costs/estimate.py explains its fields
     """
-    from ablations.costs.estimate import describe_cost, plan_table
+    from ablations.costs.describe import describe_cost
+    from ablations.costs.estimate import plan_table
 
     estimate = plan_table(
         table, selection, device=device, devices=devices, places=places, text=text

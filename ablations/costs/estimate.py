@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ablations.costs.left import Left, find_left, row_of
 from ablations.costs.speed import (
     SCORING_SECONDS,
     Speed,
@@ -20,10 +21,8 @@ from ablations.folder import TableFolder
 from ablations.folder.table import tuned_plan
 from ablations.folder.tuning import plan_candidates
 from ablations.runs.options import Places, count_cores
-from ablations.runs.shared import has_training
 from ablations.tables.find import Selection, load_table, scale_on
 from ablations.tables.plan import Plan
-from ablations.tables.table import Cell
 from ablations.tables.trainings import trainings_of
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.run import Run
@@ -31,7 +30,6 @@ from experiments.records.source import source_warnings
 from transformer.config import Config
 from transformer.errors import InputError
 from transformer.evaluation.counts import count_parameters, run_flops
-from transformer.formats import MISSING, counted, duration, millions, size
 
 _WEIGHT_BYTES = 4  # in fp32; Adam's two moments take as many each
 _MIN_CHECKPOINTS = 2  # the newest, and one to fall back on
@@ -156,7 +154,7 @@ def _estimate(
     seeds = tuple(sorted({seed for row in plan.rows for seed in row.seeds}))
     finished = [run for run in runs if run.has_ended and run.result]
     speed = _find_speed(device, finished, folder, configs)
-    work = _find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
+    work = find_left(configs, seeds, folder, {run.name for run in runs if run.has_ended})
     warnings = (
         *warnings_of(plan, speed.devices),
         *stale_rows(runs),
@@ -210,25 +208,39 @@ def _find_devices(plan: Plan, device: str | None, devices: int | None, places: P
 
 
 def _cost_rows(
-    configs: Mapping[str, Config], speed: Speed, devices: float, work: _Left
+    configs: Mapping[str, Config], speed: Speed, devices: float, work: Left
 ) -> tuple[RowCost, ...]:
-    """The cost of each row on so many ``devices`` for each of its runs."""
+    """The cost of each row on so many ``devices`` for each of its runs. One that keeps no
+    checkpoints is scored with another row's training.
+    """
     kept = {each.rows[0]: each.checkpoints for each in trainings_of(configs)}
-    left = Counter(_row_of(name) for name in work.left)
-    return tuple(
-        _cost_of_row(row, config, speed, devices, left=left[row], kept=kept.get(row, 0))
-        for row, config in configs.items()
-    )
+    left = Counter(row_of(name) for name in work.left)
+    rows: list[RowCost] = []
+    for row, config in configs.items():
+        checkpoints, parameters = kept.get(row, 0), count_parameters(config.model)
+        rows.append(
+            RowCost(
+                name=row,
+                parameters=parameters,
+                flops=run_flops(config) if checkpoints else 0.0,
+                seconds=speed.seconds(config, devices) if checkpoints else SCORING_SECONDS,
+                memory_bytes=speed.memory.get(row),
+                disk_bytes=checkpoints * parameters * _WEIGHT_BYTES,
+                checkpoint_bytes=checkpoint_bytes(config, checkpoints) if checkpoints else 0,
+                left=left[row],
+            )
+        )
+    return tuple(rows)
 
 
 def _seconds_left(
-    configs: Mapping[str, Config], speed: Speed, devices: float, work: _Left
+    configs: Mapping[str, Config], speed: Speed, devices: float, work: Left
 ) -> list[float]:
     """The seconds of each run without a result; those that are not trained are only scored."""
     found: list[float] = []
     for name in work.left:
         if name in work.trained:
-            found.append(speed.seconds(configs[_row_of(name)], devices))
+            found.append(speed.seconds(configs[row_of(name)], devices))
         else:
             found.append(SCORING_SECONDS)
     return found
@@ -238,72 +250,6 @@ def _removed_bytes(rows: Sequence[RowCost], seeds: int, at_once: int) -> int:
     """The most that runs in progress hold at a time and remove once they are scored."""
     removed = sorted(row.checkpoint_bytes - row.disk_bytes for row in [*rows] * seeds)
     return sum(removed[-at_once:])
-
-
-def _row_of(name: str) -> str:
-    return name.partition("/")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The runs ``left`` without a result, and those of them that must be ``trained``: the others
-    share the training of one of these, or of a finished run. Rows in ``again`` repeat a training
-    whose checkpoints are gone.
-    """
-
-    left: set[str] = field(default_factory=set[str])
-    trained: set[str] = field(default_factory=set[str])
-    again: dict[str, None] = field(default_factory=dict[str, None])
-
-    @property
-    def warnings(self) -> Iterator[str]:
-        if self.again:
-            yield (
-                f"the training of {', '.join(self.again)} is repeated, as no finished run that "
-                "shares it has the checkpoints"
-            )
-
-
-def _find_left(
-    configs: Mapping[str, Config], seeds: Sequence[int], folder: TableFolder | None, ended: Set[str]
-) -> _Left:
-    work = _Left()
-    for training in trainings_of(configs) if folder is None else folder.trainings:
-        for seed in seeds:
-            names = {str(Cell(row, seed)): row in configs for row in training.rows}
-            done = [name for name in names if name in ended]
-            left = [name for name, is_asked in names.items() if is_asked and name not in ended]
-            work.left.update(left)
-            if folder is None:
-                alone = left
-            else:
-                alone = [name for name in left if not _is_trained(folder, name, done)]
-            work.trained.update(alone[:1])
-            if done:
-                work.again.update(dict.fromkeys(map(_row_of, alone[:1])))
-    return work
-
-
-def _is_trained(folder: TableFolder, name: str, others: Sequence[str]) -> bool:
-    """Whether one of ``others``, which have ended, still has the training of this run."""
-    config = folder.config(name)
-    return any(has_training(folder.path / other, config) for other in others)
-
-
-def _cost_of_row(
-    name: str, config: Config, speed: Speed, devices: float, *, left: int, kept: int
-) -> RowCost:
-    """The cost of a row; one that keeps no checkpoints is scored with another row's training."""
-    return RowCost(
-        name=name,
-        parameters=count_parameters(config.model),
-        flops=run_flops(config) if kept else 0.0,
-        seconds=speed.seconds(config, devices) if kept else SCORING_SECONDS,
-        memory_bytes=speed.memory.get(name),
-        disk_bytes=kept * count_parameters(config.model) * _WEIGHT_BYTES,
-        checkpoint_bytes=checkpoint_bytes(config, kept) if kept else 0,
-        left=left,
-    )
 
 
 def checkpoint_bytes(config: Config, kept: int) -> int:
@@ -326,53 +272,3 @@ def _find_speed(
     from ablations.costs.measure import measured_speed  # imports torch
 
     return measured_speed(configs)
-
-
-def describe_cost(estimate: TableCost) -> Iterator[str]:
-    """The lines of an estimate for a terminal."""
-    runs = estimate.runs
-    rows, seeds = counted(len(estimate.rows), "row"), counted(len(estimate.seeds), "seed")
-    yield f"{estimate.table} at scale {estimate.scale} on {estimate.corpus}"
-    yield from estimate.settings
-    yield from (f"warning: {text}" for text in estimate.warnings)
-    yield (
-        f"{rows} by {seeds}: {runs} runs, {estimate.at_once} at a time on "
-        f"{counted(estimate.devices, 'device')} ({estimate.device})"
-    )
-    yield f"based on {estimate.basis}"
-    yield ""
-    width = max(len(row.name) for row in estimate.rows)
-    heads = ("params", "FLOPs", "a run", "memory", "disk")
-    yield f"{'row':{width}}" + "".join(f" {head:>11}" for head in heads)
-    for row in estimate.rows:
-        parameters, disk = f"{millions(row.parameters)}M", size(row.disk_bytes)
-        memory = MISSING if row.memory_bytes is None else size(row.memory_bytes)
-        flops = f"{row.flops:.1e}" if row.flops else "="
-        cells = (parameters, flops, duration(row.seconds), memory, disk)
-        yield f"{row.name:{width}}" + "".join(f" {cell:>11}" for cell in cells)
-    yield ""
-    if (tuning := estimate.tuning) is not None:
-        left = duration(tuning.seconds_left)
-        yield (
-            f"first, to choose the learning rates: {counted(tuning.runs, 'run')}, "
-            f"{tuning.flops:.1e} FLOPs, {duration(tuning.seconds)} of wall-clock time, {left} of "
-            "it left"
-        )
-    yield (
-        f"total: {estimate.flops:.1e} FLOPs, {duration(estimate.seconds)} of wall-clock time, "
-        f"{estimate.device_seconds / 3_600:,.1f} device hours"
-    )
-    if estimate.runs_left < runs:
-        yield (
-            f"runs done: {runs - estimate.runs_left}; left: {estimate.runs_left}, "
-            f"{duration(estimate.seconds_left)} of wall-clock time"
-        )
-    if any(row.memory_bytes for row in estimate.rows):
-        yield "memory: the peak of a process, in finished runs or else in the measured steps"
-    else:
-        yield "memory: not measured"
-    yield (
-        f"disk: {size(estimate.disk_bytes)} of weights in the end, at most "
-        f"{size(estimate.peak_disk_bytes)} while runs are in progress; "
-        f"{size(estimate.checkpoint_bytes)} with --keep-checkpoints"
-    )

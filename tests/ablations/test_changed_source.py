@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ablations.costs.estimate import describe_cost, plan_table
+from ablations.costs.describe import describe_cost
+from ablations.costs.estimate import plan_table
 from ablations.folder import SearchFolder, TableFolder, open_folder, open_runs
 from ablations.report.report import write_report
 from ablations.report.search import write_search_report

@@ -14,7 +14,8 @@ import torch
 
 from ablations.cli import PROGRAM
 from ablations.costs import measure
-from ablations.costs.estimate import TableCost, checkpoint_bytes, describe_cost, plan_table
+from ablations.costs.describe import describe_cost
+from ablations.costs.estimate import TableCost, checkpoint_bytes, plan_table
 from ablations.costs.speed import Timing, nominal_speed, predict, until_the_last
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
