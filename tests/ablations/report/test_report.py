@@ -174,7 +174,7 @@ def test_zero_is_seen_on_white_and_in_the_dark(tmp_path: Path) -> None:
             assert (lighter + 0.05) / (darker + 0.05) >= 3 and mark.get("opacity", 1) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_figures_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
     alone = {"base": {1: 8.0, 2: 8.2}}
     for runs, there in ((alone, True), ({**alone, "agrees": {1: 10.0, 2: 10.1}}, False)):
@@ -269,7 +269,7 @@ def test_a_table_without_results_has_a_report(tmp_path: Path) -> None:
     assert tables(tmp_path)[0]["narrow"]["PPL"] == "missing"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_table_may_show_how_fast_each_row_decodes(tmp_path: Path) -> None:
     """The mean over seeds; older results have none, and other tables no such column."""
     cells = [Cell("base", 1), Cell("base", 2), Cell("narrow", 1)]
