@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import re
 import shutil
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -145,6 +147,13 @@ def items(text: str) -> list[str]:
     parts = re.split(r"^- ", text, flags=re.MULTILINE)
     # In HTML the text is marked as escaped, and its items must be too.
     return [type(text)(" ".join(part.split())) for part in parts if part.strip()]
+
+
+def to_csv(lines: Iterable[Sequence[object]]) -> str:
+    """Lines of cells as CSV."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def script_hashes() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 
 from ablations.files import CSV_FILE, LATEX_FILE
@@ -12,7 +10,7 @@ from ablations.folder.base import LATER_NUMBERS, NUMBERS
 from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
 from ablations.report.latex import to_latex
-from ablations.report.layout import TEMPLATES, write_files
+from ablations.report.layout import TEMPLATES, to_csv, write_files
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import results_grid
@@ -63,7 +61,7 @@ def write_report(folder: TableFolder) -> str:
         "table": table,  # for the notes
     }
     figures = list(table_figures(table))
-    exports = {LATEX_FILE: to_latex(table, results), CSV_FILE: _to_csv(table, folder)}
+    exports = {LATEX_FILE: to_latex(table, results), CSV_FILE: to_csv(lines_of_runs(table, folder))}
     return write_files(folder.path, TEMPLATES / "table.j2", values, figures, exports)
 
 
@@ -78,25 +76,18 @@ def _without_score(table: TableNumbers) -> Iterator[str]:
             )
 
 
-def _to_csv(table: TableNumbers, folder: TableFolder) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(lines_of_runs(table, folder))
-    return text.getvalue()
-
-
-def _is_known(table: TableNumbers, name: str) -> bool:
-    """Whether some result has this number."""
-    return any(getattr(result, name) is not None for result in table.results)
-
-
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
     """Heads, then a line for each finished run: its settings, scores and cost, and the paper's
     scores.
     """
     quoted: list[str] = []
+    numbers: list[str] = []
     if table.plan.is_compared:
         quoted = [measure.name for measure in table.measures if not measure.key]
-    numbers = [name for name in NUMBERS if name not in LATER_NUMBERS or _is_known(table, name)]
+    for name in NUMBERS:
+        known = (getattr(result, name) is not None for result in table.results)
+        if name not in LATER_NUMBERS or any(known):
+            numbers.append(name)
     numbers += [measure.name for measure in table.measures if measure.key]
     heads = ["row", *table.shown, *numbers]
     yield [*heads, *(f"paper_{name}" for name in quoted)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,7 +13,7 @@ import numpy as np
 from ablations.files import CSV_FILE
 from ablations.folder import LayersFolder
 from ablations.report.grid import Column, Grid
-from ablations.report.layout import Figure, write_files
+from ablations.report.layout import Figure, to_csv, write_files
 from ablations.report.statistics import CONFIDENCE, t_quantile
 from ablations.tables import table1 as paper
 from ablations.tables.measurements import Measurements
@@ -51,12 +49,10 @@ def write_layers_report(folder: LayersFolder) -> str:
         memory = _draw_costs(rows, "memory_bytes", f"bytes {where}", "~s")
         figures.append(Figure(name="time", spec=time, caption=_TIME))
         figures.append(Figure(name="memory", spec=memory, caption=_MEMORY))
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(rows[0])
+        lines: list[list[object]] = [[*rows[0]]]
         for row in rows:
-            writer.writerow(f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
-        exports[CSV_FILE] = text.getvalue()
+            lines.append([f"{x:.6g}" if isinstance(x, float) else x for x in row.values()])
+        exports[CSV_FILE] = to_csv(lines)
     sizes = len(paper.WIDTHS) * len(paper.LENGTHS)
     values = {
         "title": paper.TITLE,
