@@ -73,11 +73,13 @@ class Curve:
 
 def mean_curve(runs: Sequence[Run], config: Config) -> Curve | None:
     """The geometric mean of finished runs' curves, at the steps that all of them have; None if the
-    curves are not those of the weights that were scored.
+    curves are not those of the weights that were scored, or hold what is no perplexity.
     """
     curves = [run.curve for run in runs]
     for run, curve in zip(runs, curves, strict=True):
         if run.result is None or not curve:
+            return None
+        if not all(0 < value < math.inf for value in curve.values()):
             return None
         # Averaged weights differ much from the last ones, rounding in other batches only slightly.
         if not math.isclose(curve[max(curve)], run.result.perplexity, rel_tol=1e-3):

@@ -151,6 +151,13 @@ def test_curves_of_weights_that_were_not_scored_are_not_compared(tmp_path: Path)
     assert "peed-up" not in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_a_curve_that_holds_no_perplexity_is_not_compared(tmp_path: Path, value: float) -> None:
+    folder = fill_curves(tmp_path)
+    leave_curve(Cell("agrees", 1).directory(tmp_path), {10: value, 80: 1.01 * TWICE[80]})
+    assert not compute_numbers(folder).speed_ups
+
+
 def test_a_diverged_row_has_none(tmp_path: Path) -> None:
     fill_curves(tmp_path)
     numbers = fill(tmp_path, {"base": {1: 4.04}, "agrees": {1: math.inf}}, SIGNS)
