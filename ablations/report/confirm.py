@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from ablations.folder import TableFolder
 from ablations.report.numbers import by_seed
@@ -120,9 +121,8 @@ def _compare(
     if not old or not new:
         return
     digits = max(2, measure.digits)
-    means = [math.fsum(values.values()) / len(values) for values in (old, new)]
-    write = formats.number
-    text = f"{measure.title}: {write(means[1], digits)} here, {write(means[0], digits)} there, "
+    here, there = (formats.number(fmean(each.values()), digits) for each in (new, old))
+    text = f"{measure.title}: {here} here, {there} there, "
     found = confirmation(old, new, spread)
     if found.interval is None or found.standard_error is None:
         yield f"{text}{formats.difference(found.mean, digits)}; the table has no spread to judge it"
@@ -130,8 +130,8 @@ def _compare(
     low, high = (formats.difference(end, digits) for end in found.interval)
     verdict = "no difference" if found.within_noise else "DIFFERENT"
     yield f"{text}{formats.difference(found.mean, digits)} (95 % CI {low} to {high}): {verdict}"
-    least = smallest_shown(found)
-    yield f"  this many seeds would show a difference of {write(least, digits)} in 80 % of cases"
+    least = formats.number(smallest_shown(found), digits)
+    yield f"  this many seeds would show a difference of {least} in 80 % of cases"
 
 
 def confirmation(
@@ -142,8 +142,7 @@ def confirmation(
     Its standard error is s · √(1/n + 1/m), where s is the ``spread`` of runs of one row. If rows
     spread too differently to pool, s is pooled over these two samples alone.
     """
-    means = [math.fsum(values.values()) / len(values) for values in (old, new)]
-    mean = means[1] - means[0]
+    mean = fmean(new.values()) - fmean(old.values())
     if spread is None or not spread.is_usable:
         spread = pool_within({"old": old, "new": new})
     if spread is None or not math.isfinite(mean):

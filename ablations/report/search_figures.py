@@ -110,7 +110,7 @@ def _draw_history(inside: Sequence[Record], edge: Sequence[Record]) -> Spec:
     """Perplexity by trial, and the best so far as a line."""
     x = style.axis("number", "trial")
     x["scale"] |= {"nice": False}
-    corners = inside[:1]  # the trials at which the lowest perplexity falls
+    corners = [inside[0]]  # the trials at which the lowest perplexity falls
     for trial in inside:
         if trial["perplexity"] < corners[-1]["perplexity"]:
             corners.append(trial)
