@@ -361,27 +361,6 @@ def test_latex_is_well_formed(reported: Callable[[str], Path], name: str) -> Non
         assert prose.isascii() and not set("#%_^~<>|") & set(prose), row
 
 
-def test_latex_has_differences_with_intervals_and_marks(reported: Callable[[str], Path]) -> None:
-    root = reported("shared")
-    lines = (root / "table.tex").read_text("utf-8").splitlines()
-    rows = {cells[0]: cells for cells in (line.removesuffix(r" \\").split(" & ") for line in lines)}
-    heads = rows["row"]
-    assert heads.count(r"$\Delta$") == heads.count(r"95 \% CI") == 2
-    place = heads.index(r"$\Delta$")
-    assert rows["base"][place : place + 2] == ["", ""]
-    assert rows["beam-1"][place : place + 2] == ["=", ""]
-    seeds = tables(root)[1]["wide"]["PPL Δ, 95 % CI"].replace("\N{MINUS SIGN}", "$-$")
-    low, _, high = seeds.partition(" to ")
-    assert rows["wide"][place + 1] == f"{{[}}{low}, {high}]"
-    for name in ("beam-1", "mean", "wide", "deep"):
-        for place in (x for x, head in enumerate(heads) if head == r"$\Delta$"):
-            ends = re.findall(r"[+-]?[\d.]+", rows[name][place + 1].replace("$-$", "-"))
-            excludes_0 = bool(ends) and float(ends[0]) * float(ends[1]) > 0
-            # Where an end is rounded to 0, the table cannot say.
-            assert rows[name][place].endswith("$^{*}$") == excludes_0 or "0.0" in ends
-    assert "the confidence interval excludes 0" in "".join(lines)
-
-
 def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
