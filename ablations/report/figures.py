@@ -20,7 +20,6 @@ from experiments.records.result import Measure
 _WIDTH = 400
 _WIDE, _HIGH = 480, 340  # for the agreement with the paper
 _DASHED: Spec = {"strokeDash": [3, 3], "color": style.GREY}  # visible on light and dark pages
-_INTERVAL: Spec = {"where": "isValid(datum.low)", "strokeWidth": 2, "opacity": 0.6}
 # By hue and by shape, for readers who cannot tell the colours apart.
 _GOOD, _NOISE = (style.BLUE, "circle"), (style.GREY, "square")
 _BAD, _NONE = (style.VERMILION, "triangle-up"), (style.GREY, "diamond")
@@ -107,7 +106,7 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     with_intervals = ""
     if any(row["low"] is not None for row in rows):
         ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
-        layers.append(style.layer("rule", {**ends, "color": looks["color"]}, **_INTERVAL))
+        layers.append(_intervals({**ends, "color": looks["color"]}))
         with_intervals = ", with 95 % confidence intervals"
     layers += labels
     point = {"x": x, "y": y, **looks, "tooltip": shown}
@@ -128,6 +127,12 @@ def draw_agreement(rows: Sequence[Record], measure: Measure) -> Figure:
     )
 
 
+def _intervals(encoding: Spec) -> Spec:
+    """The confidence intervals of the rows that have one."""
+    rules = style.layer("rule", encoding, strokeWidth=2, opacity=0.6)
+    return {**rules, "transform": [{"filter": "isValid(datum.low)"}]}
+
+
 def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     """A forest plot: each row's difference from the base with its confidence interval."""
     x = style.axis("ours", f"Δ {measure.title}")
@@ -140,7 +145,7 @@ def _draw_differences(rows: Sequence[Record], measure: Measure) -> Figure:
     caption = f"{measure.title}: each row's difference from the base, the best row at the top"
     if any(row["low"] is not None for row in rows):
         ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}
-        layers.append(style.layer("rule", {**ends, "color": looks["color"]}, **_INTERVAL))
+        layers.append(_intervals({**ends, "color": looks["color"]}))
     if any(row["each seed"] for row in rows):
         seeds = {"x": {**x, "field": "each seed"}, "y": y}
         tick = style.layer("tick", seeds, color=style.GREY, size=9)

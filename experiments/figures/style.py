@@ -91,20 +91,11 @@ def tooltip(*fields: str) -> Sequence[Spec]:
     return [{"field": field} for field in fields]
 
 
-def layer(
-    mark: str,
-    encoding: Spec,
-    *,
-    data: Sequence[Record] | None = None,
-    where: str | Spec | None = None,
-    **style: Any,
-) -> Spec:
-    """A layer of marks, of its own ``data`` or of the records ``where`` a condition holds."""
+def layer(mark: str, encoding: Spec, *, data: Sequence[Record] | None = None, **style: Any) -> Spec:
+    """A layer of marks, of its own ``data`` or of that of all layers."""
     spec: Spec = {"mark": {"type": mark, **style}, "encoding": encoding}
     if data is not None:
         spec["data"] = {"values": data}
-    if where is not None:
-        spec["transform"] = [{"filter": where}]
     return spec
 
 
