@@ -1,4 +1,4 @@
-"""Find which runs of a table have no result, and which of them must be trained."""
+"""The runs of a table that are left."""
 
 from __future__ import annotations
 

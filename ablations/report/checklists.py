@@ -1,4 +1,4 @@
-"""Reproducibility checklists, and which subjects of a record answer each item."""
+"""Reproducibility checklists, and the subjects that answer their items."""
 
 from __future__ import annotations
 

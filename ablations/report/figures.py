@@ -1,4 +1,4 @@
-"""The plots of a table's report: differences, seeds and learning curves."""
+"""A table's plots: differences, seeds and learning curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a table's rows: their states, and the details that a row opens to."""
+"""States of a table's runs, and details of its rows."""
 
 from __future__ import annotations
 

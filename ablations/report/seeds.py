@@ -1,4 +1,4 @@
-"""Confidence intervals over seeds, verdicts on rows, and shares of runs that diverged."""
+"""Confidence intervals, verdicts, and shares of runs that diverged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plots of scores against the size of the model or its training."""
+"""Plots of scores against the size of model or training."""
 
 from __future__ import annotations
 
