@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from ablations.figures.curves import Curve, curve_of, draw_curves, mean_curve
@@ -46,23 +47,35 @@ def table_figures(table: TableNumbers) -> Iterator[Figure]:
         rows = _differences(table, measure)
         in_paper = [row for row in rows if row["paper"] is not None]
         if in_paper:
-            yield draw_agreement(in_paper, measure)
+            yield _without_diverged(table, draw_agreement(in_paper, measure))
         if rows:
-            yield _draw_differences(rows, measure)
+            yield _without_diverged(table, _draw_differences(rows, measure))
         elif table.has_seeds:
             yield _draw_seeds(table, measure)
     yield from _curves(table)
     yield from size_figures(table)
 
 
+def _without_diverged(table: TableNumbers, figure: Figure) -> Figure:
+    """The figure with a caption that names the rows which are left out."""
+    diverged = [row.name for row in table.rows if row.diverged]
+    if not diverged:
+        return figure
+    left_out = f"Rows with a run that diverged are left out: {', '.join(diverged)}."
+    return replace(figure, caption=f"{figure.caption} {left_out}")
+
+
 def _differences(table: TableNumbers, measure: Measure) -> list[Record]:
-    """The rows that may differ from the base, the best first."""
+    """The rows that may differ from the base, the best first.
+
+    Rows with a run that diverged are left out, as a plateau would squeeze all others together.
+    """
     base = table.base.scores[measure.name].by_seed if table.base else {}
     records: list[Record] = []
     for row in table.rows:
         score = row.scores[measure.name]
         ours = score.difference
-        if ours is None or score.is_equal or not math.isfinite(ours.mean):
+        if ours is None or score.is_equal or row.diverged or not math.isfinite(ours.mean):
             continue
         low, high = ours.interval or (None, None)
         paper = score.paper_difference

@@ -48,7 +48,7 @@ def _perplexities(table: TableNumbers, field: str) -> Iterator[Record]:
         group = "base" if row.is_base else "rows"
         if table.plan.is_compared:
             group = group_of(row.name)
-        if perplexity and math.isfinite(perplexity.mean):
+        if perplexity and not row.diverged and math.isfinite(perplexity.mean):
             yield {
                 "row": row.name,
                 "group": group,

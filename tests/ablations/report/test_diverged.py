@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ablations.report.figures import table_figures
 from ablations.report.seeds import shares_of_diverged
 from ablations.report.statistics import paired_difference
 from ablations.tables.table import Cell
@@ -107,3 +108,12 @@ def test_if_the_base_has_a_plateau_no_difference_is_pooled(tmp_path: Path) -> No
     for row in table.rows[1:]:
         difference = row.scores["perplexity"].difference
         assert difference is not None and difference.pooled_freedom is None
+
+
+def test_plots_leave_out_rows_that_diverged_and_say_so(tmp_path: Path) -> None:
+    table = fill(tmp_path, plateau(RUNS, ("noise", 2)), changes=UNIGRAMS)
+    figures = {figure.name: figure for figure in table_figures(table)}
+    for name in ("differences-perplexity", "perplexity-parameters"):
+        shown = {row["row"] for row in figures[name].spec["data"]["values"]}
+        assert shown - {"base"} == {"against", "agrees"}, name
+    assert figures["differences-perplexity"].caption.endswith("are left out: noise.")

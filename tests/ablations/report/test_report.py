@@ -117,7 +117,7 @@ def test_figures_show_each_row(reported: Callable[[str], Path]) -> None:
         assert ground == {"width": "100%", "height": "100%", "fill": "white"}
     own = drawn(reported("own"))
     texts = [text.text for text in marks(own["differences-bleu"], "text")]
-    assert texts.count("better") == 7 and texts[-1] == "others found"
+    assert texts.count("better") == 6 and texts[-1] == "others found"
     assert not [name for name in own if "agreement" in name]
     panels = [text.text for text in own["curves"].iter("{http://www.w3.org/2000/svg}text")]
     assert "Learning curves" in panels  # of the base alone, so not in grey
