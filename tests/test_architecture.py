@@ -18,6 +18,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("transformer", "experiments", "ablations")
 
 BELOW = ("transformer", "experiments")
+TRAIN = (
+    "transformer",
+    "experiments.records",
+    "experiments.devices",
+    "experiments.display",
+    "experiments.callbacks",
+    "experiments.tracking",
+)
 
 
 def _above(rooms: str) -> tuple[str, ...]:
@@ -152,24 +160,8 @@ ALLOWED = {
         "experiments.figures",
         "experiments.evaluate",
     ),
-    "experiments.train": (
-        "transformer",
-        "experiments.records",
-        "experiments.devices",
-        "experiments.display",
-        "experiments.callbacks",
-        "experiments.tracking",
-    ),
-    "experiments.run": (
-        "transformer",
-        "experiments.records",
-        "experiments.devices",
-        "experiments.display",
-        "experiments.callbacks",
-        "experiments.tracking",
-        "experiments.train",
-        "experiments.evaluate.scoring",
-    ),
+    "experiments.train": TRAIN,
+    "experiments.run": (*TRAIN, "experiments.train", "experiments.evaluate.scoring"),
     "experiments.command_line": ("transformer", "experiments.records", "experiments.devices"),
     "experiments": BELOW,
     "ablations.files": ("experiments.records.experiment", "transformer.errors"),

@@ -49,6 +49,11 @@ class VocabularySizeError(InputError):
     """The text does not allow a vocabulary of this size."""
 
 
+def in_one_line(error: BaseException) -> str:
+    """An exception of a user's code or of a library, as its type and message."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that is not ``known``, which suggests the closest known one."""
     names = sorted(known)

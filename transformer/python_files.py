@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from transformer.errors import InputError
+from transformer.errors import InputError, in_one_line
 
 
 def load_file(path: Path, kind: str) -> ModuleType:
@@ -30,7 +30,7 @@ def load_file(path: Path, kind: str) -> ModuleType:
     except InputError as error:
         raise InputError(f"{_place(error, path)}: {error}") from error
     except (Exception, SystemExit) as error:  # any failure of a user's file is bad input
-        message = " ".join(f"{type(error).__name__}: {error}".split())
+        message = in_one_line(error)
         raise InputError(f"{_place(error, path)}: {message}") from error
     return module
 

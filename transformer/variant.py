@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from transformer.config import Config, ModelConfig, override
-from transformer.errors import BlockedError, InputError
+from transformer.errors import BlockedError, InputError, in_one_line
 from transformer.fields import NO_OPTIONS, Options, Value
 from transformer.files import expand_user
 from transformer.python_files import load_file
@@ -100,7 +100,7 @@ def build(config: ModelConfig) -> Transformer:
         model = kind(config, **dict(config.options))
         reset_from(model, states)  # again, as some parts may have been put in place since
     except Exception as error:  # any failure of a user's class is bad input
-        message = " ".join(f"{type(error).__name__}: {error}".split())
+        message = in_one_line(error)
         raise InputError(f"the variant {config.model} cannot be built: {message}") from error
     return model
 

@@ -18,7 +18,7 @@ from experiments.records.experiment import CHECKPOINTS
 from experiments.records.outputs import is_regular, step_checkpoints, to_average
 from experiments.records.ownership import check_not_removed
 from transformer.config import TrainingConfig
-from transformer.errors import InputError
+from transformer.errors import InputError, in_one_line
 from transformer.files import rename, replacing
 
 # Where Lightning keeps the moments of Adam, which take two thirds of a checkpoint.
@@ -62,7 +62,7 @@ def explain_restoring(checkpoint: Path | None) -> Generator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         if not any(x.filename.endswith(_RESTORING[0]) and x.name in _RESTORING[1] for x in frames):
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = in_one_line(error)
         raise InputError(
             f"{checkpoint} cannot be continued from, although it is not damaged ({reason}): "
             "remove it, or restore the run's own"

@@ -17,6 +17,7 @@ from experiments.records.outputs import hypotheses_path
 from experiments.records.progress import stop_codes
 from experiments.records.result import load_result, score_key
 from transformer.data.text import read_text
+from transformer.errors import in_one_line
 from transformer.variant import load_function, split_name
 
 
@@ -37,7 +38,7 @@ def own_scores(
         except (Exception, SystemExit) as error:  # the run keeps its other scores
             if isinstance(error, SystemExit) and error.code in stop_codes():
                 raise  # a signal stops the run
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = in_one_line(error)
             name = split_name(function)[1]
             warnings.warn(f"no score by {name}, which failed: {reason}", stacklevel=2)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from transformer.config import Config
-from transformer.errors import InputError
+from transformer.errors import InputError, in_one_line
 from transformer.model.encoder_decoder import Transformer
 from transformer.training.module import TransformerModule
 from transformer.variant import current, load, load_variant
@@ -47,7 +47,7 @@ def make_module(config: Config) -> TransformerModule:
     except InputError:
         raise
     except Exception as error:  # any failure of a user's class is bad input
-        message = " ".join(f"{type(error).__name__}: {error}".split())
+        message = in_one_line(error)
         raise InputError(f"{kind.__name__} cannot be made: {message}") from error
 
 
