@@ -160,11 +160,17 @@ def verify(
     from transformer.data.prepare.prepare import verify as verify_data
 
     run, left_out = Path(name), list[str]()
-    if (run / EXPORT_FILE).is_file():
+    is_export, is_run = (run / EXPORT_FILE).is_file(), (run / CONFIG_FILE).is_file()
+    if (is_export or is_run) and (like or vocab_size or settings):
+        raise InputError(
+            f"{run} is the directory of a run or an export, which records its settings: give no "
+            "--like, --vocab-size or --set"
+        )
+    if is_export:
         from experiments.export.export import verify_export
 
         checked = verify_export(run)
-    elif (run / CONFIG_FILE).is_file():
+    elif is_run:
         left_out = not_copied(run, read_checksums(run))
         data = verify_data(load_experiment(run).config, recorded_data(run))
         checked = itertools.chain(verify_files(run), _verify_exports(run), data)

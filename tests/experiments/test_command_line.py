@@ -245,6 +245,7 @@ REFUSED = [
     ("evaluate RUN --split train", "unknown split 'train': there are valid, test, and sets of"),
     ("verify runs/none", "runs/none is no experiment, and no run either: it has no config.json"),
     ("verify FOLDER", "numbers is no experiment, and no run either: it has no config.json"),
+    ("verify RUN --set dropout=0.2", "an export, which records its settings: give no --like, --"),
     ("train RUN", "is the directory of a run: its experiment is"),
     ("evaluate RUN --average 3", "holds 2 of the 3 checkpoints to average"),
     ("evaluate RUN --length-penalty nan", "length_penalty is nan, but must be at least 0"),
