@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.files import replaced_name
-from ablations.tables.plan import LOCK_FILE
+from ablations.tables.plan_file import LOCK_FILE
 from experiments.records.checksums import copied_files
 from experiments.records.collection import CollectedRun, Collection
 from experiments.records.experiment import DATA_FILE

@@ -36,8 +36,8 @@ from ablations.search.trials import check_any_finite, plan_confirmation
 from ablations.status.status import DirectoryReader
 from ablations.status.view import View
 from ablations.tables.find import Selection, load_table, parse_seeds, scale_on, select_rows
-from ablations.tables.plan import (
-    Plan,
+from ablations.tables.plan import Plan
+from ablations.tables.plan_file import (
     claim_plan,
     load_plan,
     refresh_plan,

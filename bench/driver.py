@@ -18,7 +18,8 @@ from ablations.runs.process import Place
 from ablations.runs.supervise import LocalExecutor
 from ablations.runs.table_runs import TableRuns
 from ablations.status.status import DirectoryReader
-from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.scales import QUICK
 from ablations.tables.table3 import TABLE as TABLE3
 from experiments.records.experiment import DATA_FILE

@@ -27,7 +27,7 @@ from ablations.dashboard.page import Page
 from ablations.folder import TableFolder
 from ablations.runs import process
 from ablations.runs.lock import WHOLE, lock_runs
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments import cli as experiments_cli
 from experiments.figures.render import script
@@ -273,7 +273,7 @@ def test_a_hostile_folder_harms_nobody(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
     monkeypatch.setenv("DATA_CACHE", str(sound / "cache"))
-    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")
+    monkeypatch.setattr("ablations.tables.plan_file.faster_precision", lambda _: "fp32")
     monkeypatch.setattr(process, "fork", _finish_at_once)
     folder = shutil.copytree(sound / kind, tmp_path / "given" / kind, symlinks=True)
     (tmp_path / "given" / "pair.py").write_text(TABLE_FILE)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ablations.tables.find import find_scale
-from ablations.tables.plan import load_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import load_plan
 
 nbformat: Any = pytest.importorskip("nbformat", reason="nbclient and ipykernel are not installed")
 nbclient: Any = pytest.importorskip("nbclient", reason="nbclient and ipykernel are not installed")

@@ -10,7 +10,8 @@ from statistics import fmean, linear_regression
 
 from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
-from ablations.tables.plan import Plan, load_plan, settle_plan
+from ablations.tables.plan import Plan
+from ablations.tables.plan_file import load_plan, settle_plan
 from experiments.devices import nominal_peak
 from experiments.records.run import Run
 from transformer.config import Config, ModelConfig, override

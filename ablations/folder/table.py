@@ -13,8 +13,8 @@ from ablations.files import PLAN_FILE, REPLACED, TUNING, check_free
 from ablations.folder.base import Folder, Record
 from ablations.folder.tuning import Tuned, choose, with_chosen
 from ablations.tables.changes import columns
-from ablations.tables.plan import (
-    Plan,
+from ablations.tables.plan import Plan
+from ablations.tables.plan_file import (
     claim_plan,
     load_plan,
     settle_plan,

@@ -21,11 +21,10 @@ from ablations.runs.reuse import Earlier
 from ablations.runs.table_runs import TableRuns
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import find_scale
-from ablations.tables.plan import (
-    PlannedRow,
+from ablations.tables.plan import PlannedRow, make_plan
+from ablations.tables.plan_file import (
     claim_plan,
     load_plan,
-    make_plan,
     settle_plan,
     share_arithmetic,
     with_rows_there,

@@ -11,7 +11,8 @@ from ablations.files import REPLACED, TUNING
 from ablations.folder import TableFolder
 from ablations.folder.base import copy_run
 from ablations.runs.attempts import is_elsewhere, next_replaced
-from ablations.tables.plan import LOCK_FILE, Plan, claim_plan
+from ablations.tables.plan import Plan
+from ablations.tables.plan_file import LOCK_FILE, claim_plan
 from ablations.tables.table import Cell
 from experiments.records.ownership import changed_settings, identity
 from experiments.records.progress import RunState

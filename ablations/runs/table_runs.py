@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablations.folder import TableFolder
 from ablations.runs.shared import has_training
-from ablations.tables.plan import refresh_plan, with_current_sources
+from ablations.tables.plan_file import refresh_plan, with_current_sources
 from ablations.tables.table import Cell
 from experiments.records.experiment import Experiment
 from experiments.records.outputs import hypotheses_path

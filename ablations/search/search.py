@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ablations.files import SEARCH_FILE
 from ablations.search.space import Hyperparameter, Space
 from ablations.tables.changes import Value, columns, is_option, option_name, with_changes
-from ablations.tables.plan import check_same, share_arithmetic
+from ablations.tables.plan_file import check_same, share_arithmetic
 from ablations.tables.scale import Scale
 from experiments.devices import MOST
 from experiments.records.experiment import Experiment

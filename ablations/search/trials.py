@@ -10,7 +10,8 @@ from pathlib import Path
 from ablations.files import CONFIRM, PLAN_FILE
 from ablations.search.search import Search
 from ablations.tables.changes import Value
-from ablations.tables.plan import Plan, load_plan, make_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import load_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Reported, Row, Table
 from experiments.records.experiment import BEST_FILE, Experiment

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def _fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     """To ask for this machine's precision takes a process that imports torch."""
-    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")
+    monkeypatch.setattr("ablations.tables.plan_file.faster_precision", lambda _: "fp32")
 
 
 @pytest.fixture

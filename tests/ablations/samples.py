@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ablations.runs.process import Job, Place, environment
-from ablations.tables.plan import Plan, claim_plan, make_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.scale import scale
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE, TABLE

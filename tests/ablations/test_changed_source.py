@@ -21,7 +21,7 @@ from ablations.runs.reuse import set_aside_stale
 from ablations.status.status import DirectoryReader
 from ablations.status.view import block
 from ablations.tables.find import Selection, load_table
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.ownership import claim
 from experiments.records.source import record_source, source_warnings

@@ -15,7 +15,8 @@ from ablations import collect
 from ablations.dashboard.page import Reader
 from ablations.folder import SearchFolder, open_folder
 from ablations.runs.reuse import Earlier, take_renamed
-from ablations.tables.plan import claim_plan, load_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
 from experiments.records.collection import Collection

@@ -17,7 +17,7 @@ import pytest
 from ablations.files import check_name
 from ablations.runs.lock import WHOLE, Shard, lock_runs
 from ablations.tables.find import Selection, load_table, parse_seeds
-from ablations.tables.plan import claim_plan, load_plan
+from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.records.collection import Collection
 from tests.ablations.samples import (

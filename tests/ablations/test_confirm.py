@@ -11,7 +11,7 @@ import pytest
 from ablations.folder import TableFolder
 from ablations.report.confirm import confirmation, describe_confirmation, smallest_shown
 from ablations.report.statistics import Pool, pool_within
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from ablations.tables.table import Cell
 from experiments.records.result import load_result, save_result
 from tests.ablations.report.samples import fill

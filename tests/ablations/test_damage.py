@@ -14,7 +14,7 @@ from ablations.cli import PROGRAM
 from ablations.dashboard.page import Reader
 from ablations.files import PLAN_FILE
 from ablations.runs.lock import WHOLE, lock_runs
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments import cli as experiments_cli
 from experiments.records.attempt import Attempt, write_attempt

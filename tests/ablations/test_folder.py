@@ -10,7 +10,7 @@ import pytest
 
 from ablations.folder import LayersFolder, SearchFolder, TableFolder, open_folder
 from ablations.report.numbers import compute_numbers
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.checksums import record_checksums
 from experiments.records.ownership import claim

@@ -11,7 +11,7 @@ import pytest
 from ablations.folder import TableFolder, open_folder
 from ablations.runs.process import Job, Place
 from ablations.runs.reuse import set_aside_stale
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from experiments.records.experiment import load_experiment
 from experiments.records.progress import RunState
 from tests.ablations.samples import Call, prepare_stand_ins, start_stand_in, started, when

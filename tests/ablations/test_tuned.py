@@ -12,7 +12,8 @@ import pytest
 from ablations.folder import TableFolder
 from ablations.folder.tuning import Tuned, candidate, choose
 from ablations.tables.find import TABLES
-from ablations.tables.plan import load_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import load_plan
 from ablations.tables.table import Cell
 from ablations.tables.tune import Tune
 from experiments.records.run import Run

@@ -20,7 +20,7 @@ from ablations.costs.speed import Timing, nominal_speed, predict, until_the_last
 from ablations.runs.options import Places
 from ablations.status.status import DirectoryReader
 from ablations.tables.find import Selection, load_table
-from ablations.tables.plan import claim_plan, load_plan
+from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell
 from ablations.tables.table3 import BASE, TABLE

@@ -12,7 +12,7 @@ import requests
 
 from ablations.dashboard.page import Page
 from ablations.dashboard.server import Server
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.status.samples import CRASH, begin, training

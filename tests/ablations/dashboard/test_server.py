@@ -21,7 +21,7 @@ from ablations.dashboard.page import Page, Reader, find_directories
 from ablations.dashboard.server import serve
 from ablations.folder import TableFolder
 from ablations.report.report import write_report
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.run import locate
 from tests.ablations.dashboard.conftest import get, serving

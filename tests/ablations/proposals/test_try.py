@@ -20,7 +20,7 @@ from ablations.proposals.ledger import Ledger, Tried
 from ablations.runs.options import Options
 from ablations.tables.decoding import TABLE as DECODING
 from ablations.tables.find import Selection
-from ablations.tables.plan import load_plan, settle_plan
+from ablations.tables.plan_file import load_plan, settle_plan
 from experiments.records.ownership import identity
 from experiments.records.progress import RunState
 from tests.ablations.samples import Call, prepare_stand_ins, started

@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 from ablations.folder import TableFolder
 from ablations.report.numbers import TableNumbers, compute_numbers
 from ablations.report.report import write_report
-from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.records.outputs import samples_path

@@ -11,7 +11,8 @@ import pytest
 from ablations.folder import SearchFolder, TableFolder
 from ablations.report.checklist import checklist
 from ablations.report.checklists import CHECKLISTS
-from ablations.tables.plan import claim_plan, make_plan
+from ablations.tables.plan import make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.result import save_result
 from tests.ablations.report.samples import SIGNS

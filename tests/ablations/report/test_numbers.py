@@ -24,7 +24,7 @@ from ablations.report.statistics import (
     pool,
     required_seeds,
 )
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import BASE
 from experiments.evaluate.translator import Text

@@ -27,7 +27,7 @@ from ablations.report.layout import TEMPLATES, render
 from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
 from ablations.report.results import results_grid
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.figures.render import DrawingError, draw
 from experiments.figures.style import Spec

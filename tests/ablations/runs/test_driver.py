@@ -42,7 +42,8 @@ from ablations.runs.supervise import (
 from ablations.runs.table_runs import TableRuns
 from ablations.status.status import DirectoryReader
 from ablations.status.view import as_text, failed
-from ablations.tables.plan import Plan, claim_plan
+from ablations.tables.plan import Plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt, read_attempt, write_attempt
 from experiments.records.data import recorded_data

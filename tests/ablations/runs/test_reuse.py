@@ -9,7 +9,7 @@ import pytest
 
 from ablations.runs.reuse import Earlier
 from ablations.tables.find import TABLES, Selection
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from tests.ablations.samples import Call, prepare_stand_ins, started
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"

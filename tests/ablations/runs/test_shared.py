@@ -16,7 +16,7 @@ from ablations.runs.options import Places
 from ablations.runs.shared import has_training, take_training
 from ablations.status.status import _only_scored
 from ablations.tables.find import Selection
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from experiments.records.experiment import load_experiment
 from experiments.records.outputs import step_checkpoints
 from experiments.records.run import read_run

@@ -25,7 +25,7 @@ from ablations.search.search import Search, claim_search
 from ablations.search.space import BASE_LR, PARSING, SHAPE, Space, uniform
 from ablations.search.trials import SearchTrial, count_best, plan_confirmation, ranked, write_best
 from ablations.tables.changes import Value
-from ablations.tables.plan import claim_plan, load_plan
+from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.scales import QUICK
 from experiments.catalog.find import find_experiment
 from experiments.cli import list_

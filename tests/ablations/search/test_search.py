@@ -15,7 +15,7 @@ from ablations.runs.attempts import leave_pruned
 from ablations.runs.sampler import FeasibleSampler, check_feasible, distributions
 from ablations.search.search import Search, claim_search, load_search
 from ablations.search.space import BASE_LR, REGULARISATION, SHAPE, Space, choice, uniform, whole
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.scales import QUICK, SCALES, SMALL
 from experiments.records.progress import RunState
 from tests.ablations.samples import TINY, small_plan

@@ -17,7 +17,7 @@ from ablations.runs.lock import WHOLE, lock_runs
 from ablations.status import view
 from ablations.status.status import DirectoryReader, Status
 from ablations.status.view import View, block, show_status
-from ablations.tables.plan import claim_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
 from experiments.records.attempt import Attempt
 from experiments.records.processes import own_name

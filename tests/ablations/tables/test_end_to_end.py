@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from experiments.records.result import load_result
 from tests.ablations.search.test_end_to_end import call
 from tests.experiments.run.test_methods import EXAMPLES

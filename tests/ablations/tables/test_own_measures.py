@@ -18,7 +18,8 @@ from ablations.folder import TableFolder
 from ablations.report.numbers import compute_numbers
 from ablations.tables import BASE, Table, measure, row
 from ablations.tables.find import load_table
-from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.table import Cell
 from experiments.evaluate import own_measures
 from experiments.evaluate.translator import Text

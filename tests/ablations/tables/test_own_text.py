@@ -12,7 +12,7 @@ from ablations.files import PLAN_FILE
 from ablations.search.search import load_search
 from ablations.tables import table4
 from ablations.tables.find import scale_on
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from ablations.tables.scale import scale
 from ablations.tables.scales import QUICK, SMALL
 from ablations.tables.table3 import BASE, TABLE

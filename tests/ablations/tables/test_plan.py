@@ -16,7 +16,8 @@ from ablations.folder import TableFolder
 from ablations.report.numbers import compute_numbers
 from ablations.runs.reuse import Earlier
 from ablations.tables.find import TABLES, find_scale
-from ablations.tables.plan import Plan, claim_plan, load_plan, make_plan, settle_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import claim_plan, load_plan, settle_plan
 from ablations.tables.scales import PAPER
 from ablations.tables.table import Cell, Table, row
 from ablations.tables.table3 import TABLE
@@ -35,7 +36,7 @@ from transformer.variant import current
 @pytest.fixture
 def any_precision(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan that leaves precision open, on a machine that multiplies bf16."""
-    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "bf16")
+    monkeypatch.setattr("ablations.tables.plan_file.faster_precision", lambda _: "bf16")
     plan = small_plan()
     return replace(plan, base=override(plan.base, precision="auto"))
 
@@ -45,7 +46,7 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 ) -> None:
     training = claim_plan(tmp_path, any_precision).base.training
     assert (training.precision, training.threads) == ("bf16", 1)
-    monkeypatch.setattr("ablations.tables.plan.faster_precision", lambda _: "fp32")  # elsewhere
+    monkeypatch.setattr("ablations.tables.plan_file.faster_precision", lambda _: "fp32")  # elsewhere
     assert claim_plan(tmp_path, any_precision).base.training == training
 
 

@@ -16,7 +16,8 @@ from ablations.report.results import results_grid
 from ablations.tables import table2, table4
 from ablations.tables.changes import CHANGES, Value, columns
 from ablations.tables.find import find_scale, load_table, select_rows
-from ablations.tables.plan import Plan, claim_plan, make_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.scale import Scale, scale
 from ablations.tables.scales import MEDIUM, PAPER, QUICK, SMALL
 from ablations.tables.since import TABLE as SINCE

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ablations.tables.plan import Plan, claim_plan, make_plan
+from ablations.tables.plan import Plan, make_plan
+from ablations.tables.plan_file import claim_plan
 from ablations.tables.table3 import TABLE
 from ablations.tracking.push import _is_live, push, track_table_run
 from ablations.tracking.workspace import sections_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations.tables.plan import load_plan
+from ablations.tables.plan_file import load_plan
 from experiments.catalog.find import find_experiment
 from experiments.catalog.translation import recipe
 from tests.samples import write_wsj
