@@ -9,8 +9,9 @@ from ablations.files import PLAN_FILE, SEARCH_FILE
 from ablations.folder import SearchFolder, TableFolder
 from ablations.report.checklists import CHECKLISTS
 from ablations.report.facts import facts_of_base, facts_of_results
-from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.numbers import compute_numbers
 from ablations.report.search import describe_trial
+from ablations.report.table_numbers import TableNumbers
 from ablations.search.space import Hyperparameter
 from ablations.search.trials import best
 from ablations.tables.changes import COLUMNS, columns

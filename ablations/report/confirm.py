@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from ablations.folder import TableFolder
-from ablations.report.numbers import by_seed
 from ablations.report.statistics import (
     CONFIDENCE,
     POWER,
@@ -17,6 +16,7 @@ from ablations.report.statistics import (
     pool_within,
     t_quantile,
 )
+from ablations.report.table_numbers import by_seed
 from ablations.tables.trainings import Training
 from experiments.records.progress import RunState
 from experiments.records.result import Measure, Result

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ablations.report.grid import Column, Grid
-from ablations.report.numbers import TableNumbers
+from ablations.report.table_numbers import TableNumbers
 from ablations.tables.changes import COLUMNS, Value, columns, is_option
 from experiments.records.result import Result
 from transformer import formats

@@ -10,9 +10,9 @@ from statistics import median
 from ablations.figures.curves import Curve, curve_of, draw_curves, mean_curve
 from ablations.report.labels import place_labels
 from ablations.report.layout import Figure
-from ablations.report.numbers import TableNumbers
 from ablations.report.scores import WITHIN_NOISE, is_better
 from ablations.report.size_figures import size_figures
+from ablations.report.table_numbers import TableNumbers
 from ablations.tables.trainings import Training
 from experiments.figures import style
 from experiments.figures.style import Record, Spec

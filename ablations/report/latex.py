@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ablations.report.grid import Column, Grid, filled
 from ablations.report.layout import TEMPLATES, render
-from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.report.results import SAME
 from ablations.report.scores import Score
+from ablations.report.table_numbers import RowNumbers, TableNumbers
 from experiments.records.progress import printable
 from experiments.records.result import Measure
 from transformer import formats

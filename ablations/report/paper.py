@@ -11,8 +11,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from ablations.report.grid import Grid
-from ablations.report.numbers import RowNumbers, TableNumbers, has_same_pieces
 from ablations.report.statistics import CONFIDENCE, correlation_interval, rank_correlation
+from ablations.report.table_numbers import RowNumbers, TableNumbers, has_same_pieces
 from experiments.records.result import Result
 from transformer import formats
 from transformer.config import Config

@@ -11,11 +11,12 @@ from ablations.report.facts import cost_grid, facts
 from ablations.report.figures import table_figures
 from ablations.report.latex import to_latex
 from ablations.report.layout import TEMPLATES, to_csv, write_files
-from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.numbers import compute_numbers
 from ablations.report.paper import order_of_rows, regime, regime_grid, regime_warning
 from ablations.report.results import results_grid
 from ablations.report.runs import problems
 from ablations.report.seeds import seeds_grid, shares_of_diverged, verdicts
+from ablations.report.table_numbers import TableNumbers
 from ablations.report.tuning import tuning_grid
 from ablations.tables.warn import stale_rows, warnings_of
 from experiments.records.source import source_warnings

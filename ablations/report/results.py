@@ -8,11 +8,11 @@ from pathlib import Path
 from ablations.figures.curves import group_of
 from ablations.report.facts import label, setting
 from ablations.report.grid import Column, Grid, filled
-from ablations.report.numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from ablations.report.runs import row_details, state_of_row
 from ablations.report.scores import Score
 from ablations.report.speed_up import SPEED_MEASURE
 from ablations.report.statistics import Estimate
+from ablations.report.table_numbers import OTHER_SCORES, RowNumbers, TableNumbers
 from experiments.records.result import MEASURES, Measure
 from transformer import formats
 

@@ -9,7 +9,7 @@ from ablations.files import PLAN_FILE
 from ablations.folder import TableFolder
 from ablations.report.facts import label, setting
 from ablations.report.grid import Column, Grid
-from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.table_numbers import RowNumbers, TableNumbers
 from ablations.tables.plan_file import load_plan
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.outputs import METRICS_FILE, hypotheses_path

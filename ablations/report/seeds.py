@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ablations.report.grid import Column, Grid, filled
-from ablations.report.numbers import RowNumbers, TableNumbers
 from ablations.report.paper import is_clear_in_paper
 from ablations.report.results import SAME
 from ablations.report.scores import WITHIN_NOISE, Score
@@ -20,6 +19,7 @@ from ablations.report.statistics import (
     required_seeds,
     share_interval,
 )
+from ablations.report.table_numbers import RowNumbers, TableNumbers
 from ablations.tables.trainings import Training
 from experiments.records.result import Measure
 from transformer import formats

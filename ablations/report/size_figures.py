@@ -9,7 +9,7 @@ from itertools import cycle
 from ablations.figures.curves import group_of
 from ablations.report.labels import place_labels
 from ablations.report.layout import Figure
-from ablations.report.numbers import RowNumbers, TableNumbers
+from ablations.report.table_numbers import RowNumbers, TableNumbers
 from experiments.figures import style
 from experiments.figures.style import Record, Spec
 

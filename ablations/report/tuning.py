@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from ablations.folder import TableFolder
 from ablations.folder.tuning import Tuned, candidate
 from ablations.report.grid import Column, Grid
-from ablations.report.numbers import RowNumbers, TableNumbers, compute_numbers
+from ablations.report.numbers import compute_numbers
 from ablations.report.results import difference
+from ablations.report.table_numbers import RowNumbers, TableNumbers
 from experiments.records.result import MEASURES
 from transformer import formats
 

@@ -16,8 +16,9 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from ablations.folder import TableFolder
-from ablations.report.numbers import TableNumbers, compute_numbers
+from ablations.report.numbers import compute_numbers
 from ablations.report.report import write_report
+from ablations.report.table_numbers import TableNumbers
 from ablations.tables.plan import make_plan
 from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell, Table, row

@@ -46,7 +46,9 @@ def test_all_runs_of_a_table_share_precision_and_threads(
 ) -> None:
     training = claim_plan(tmp_path, any_precision).base.training
     assert (training.precision, training.threads) == ("bf16", 1)
-    monkeypatch.setattr("ablations.tables.plan_file.faster_precision", lambda _: "fp32")  # elsewhere
+    monkeypatch.setattr(
+        "ablations.tables.plan_file.faster_precision", lambda _: "fp32"
+    )  # elsewhere
     assert claim_plan(tmp_path, any_precision).base.training == training
 
 
