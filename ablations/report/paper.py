@@ -56,9 +56,9 @@ def _correlation(ours: Sequence[float], theirs: Sequence[float]) -> str:
 def is_clear_in_paper(row: RowNumbers, base: RowNumbers, measure: str) -> bool:
     """Whether the paper reports a difference that two runs of one row, at its size, seldom show.
 
-    At that size, the standard deviation between runs is 0.18 BLEU on newstest2013 (AlgoPerf's
-    public logs, 43 settings with five seeds) and 0.003 in the logarithm of perplexity (Ghorbani et
-    al. 2022).
+    For a model between base and big, the standard deviation between runs is 0.18 BLEU on
+    newstest2013 (AlgoPerf's public logs, 43 settings with five seeds) and 0.003 in the logarithm of
+    perplexity (Ghorbani et al. 2022).
     """
     ours: float | None = getattr(row.reported, measure, None)
     theirs: float | None = getattr(base.reported, measure, None)
