@@ -1,7 +1,7 @@
-"""What would fail on a GPU alone, on the CPU.
+"""Find what would fail only on a GPU, without one.
 
-The tests of a GPU, with no more packages than they name; tensors on ``meta`` show what is computed
-on the wrong device.
+The GPU's tests run here with no more packages than they name, and tensors on ``meta`` show what is
+computed on the wrong device.
 """
 
 from __future__ import annotations

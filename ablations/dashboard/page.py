@@ -32,8 +32,8 @@ from transformer.errors import InputError
 from transformer.files import read_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
-INTERVAL_SECONDS = 2.0
-_DEPTH = 3
+INTERVAL_SECONDS = 2.0  # dashboard.js polls as often
+_DEPTH = 3  # of folders below a root that are searched
 _MOST_BYTES = 256_000_000  # of a report
 
 
@@ -49,7 +49,7 @@ def find_directories(root: Path) -> Iterator[Path]:
             yield Path(folder)
             names[:] = [name for name in names if name in (CONFIRM, TUNING)]
         elif CONFIG_FILE in files or depth == _DEPTH:
-            names.clear()  # a single run has many files, but no table or search
+            names.clear()  # a run's folder has no table or search below it
         names[:] = sorted(name for name in names if not name.startswith("."))
 
 
@@ -164,7 +164,7 @@ class Page:
             return self._html
 
     def report(self, directory: Path) -> bytes | None:
-        """The last report written in ``directory``; None if that is not one of the page's."""
+        """The last report in ``directory``; None if there is none or it is not of this page."""
         if directory not in map(Path.resolve, self._find()):
             return None
         try:

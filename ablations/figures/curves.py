@@ -15,7 +15,7 @@ from experiments.records.run import Run
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Validation perplexity by step: of one run, or the mean of several."""
+    """Validation perplexity by step, of one run or the mean of several; ``seeds`` in words."""
 
     row: str
     seeds: str

@@ -26,7 +26,8 @@ def adopt(which: str, scale: str, root: Path, options: Options) -> Answer:
         root: the directory of the proposals and their base
 
     Raises:
-        InputError: if there is no such proposal, or its verdict is not "better" than this base.
+        InputError: if there is no such proposal, its verdict is not "better" than this base, or a
+            new seed has no finite score.
         ablations.proposals.desk.StoppedError: after a signal.
     """
     if not (root / PLAN_FILE).exists():

@@ -72,7 +72,7 @@ class Comparison:
     @property
     def is_significant(self) -> bool:
         """Whether the confidence interval excludes 0."""
-        least = statistics.NormalDist().inv_cdf(1 - self.level / 2)  # Student's t is larger
+        least = statistics.NormalDist().inv_cdf(1 - self.level / 2)  # quick, and below Student's t
         size = abs(self.difference)
         return size > least * self.standard_error and size > self._critical * self.standard_error
 
@@ -85,7 +85,7 @@ class Comparison:
     @property
     def p(self) -> float:
         """The two-sided p-value, to be compared with ``level``."""
-        if self.standard_error == 0:  # all scores are equal
+        if self.standard_error == 0:  # neither the proposal nor the base spreads
             return float(self.difference == 0)
         return float(2 * t_tail(abs(self.difference) / self.standard_error, self.freedom))
 
@@ -116,12 +116,13 @@ def _comparison(
     base: Sequence[float], difference: float, seeds: int, ours: Spread, look: int
 ) -> Comparison:
     of_base = spread_of([base])
-    own = _with_prior(of_base, ours)
-    variance = own.squares / own.freedom / seeds + of_base.squares / of_base.freedom / len(base)
+    pooled = _with_prior(of_base, ours)
+    variance = pooled.squares / pooled.freedom / seeds  # of the proposal's mean
+    variance += of_base.squares / of_base.freedom / len(base)
     return Comparison(
         difference=difference,
         standard_error=math.sqrt(variance),
-        freedom=own.freedom,
+        freedom=pooled.freedom,
         level=level_of(look),
     )
 
@@ -141,9 +142,10 @@ def smallest_gain(
         more: the number of further proposals tested before it
     """
     known = _with_prior(spread_of([base]), earlier)
+    # This proposal and those before it are assumed to have the variance known so far.
     freedom = (more + 1) * (seeds - 1)
-    ours = earlier + Spread(known.squares / known.freedom * freedom, freedom)
-    return _comparison(base, 0.0, seeds, ours, look + more).smallest_gain
+    expected = earlier + Spread(known.squares / known.freedom * freedom, freedom)
+    return _comparison(base, 0.0, seeds, expected, look + more).smallest_gain
 
 
 def decide(

@@ -41,7 +41,7 @@ from transformer.variant import class_name, split_name
 BASE_SEEDS = tuple(range(1, 11))
 # Where noise-SCALE has committed runs of the base; an installed package does not have it.
 RESULTS = Path(experiments.__file__).parent / "results"
-_SEEDS, _SEEDS_AT = 2, {"quick": 4}
+_SEEDS, _SEEDS_AT = 2, {"quick": 4}  # of a proposal
 
 
 class StoppedError(Exception):

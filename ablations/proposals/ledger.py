@@ -26,11 +26,11 @@ class Tried:
     ``settings`` what it changes in the base, with options as ``Class.option``. ``base`` is the row
     that it was compared with, on ``base_seeds``. ``perplexities`` are by seed, None where training
     diverged; ``differences`` are those of the logarithm of perplexity from the base's with the same
-    seed. ``difference`` is that of the means, ``interval`` its confidence interval at 1 - ``level``
-    and ``p`` the two-sided p-value; they are None without a finished seed. ``look`` is the number
-    of the test, None if there was none. ``scores`` are the logarithms that were compared; after an
-    early end they may be fewer than the perplexities. ``reason`` says why there is no score or no
-    verdict, ``seconds`` is the total time of its runs, and ``when`` is UTC.
+    seed. ``look`` is the number of the test, None if there was none. ``difference`` is that of the
+    means, ``interval`` its confidence interval at 1 - ``level`` and ``p`` the two-sided p-value:
+    None without a test or a finite score, ``interval`` and ``p`` also if a seed diverged.
+    ``scores`` are the logarithms that were tested. ``reason`` says why a score or the verdict is
+    missing, ``seconds`` is the total time of its runs, and ``when`` is UTC.
     """
 
     number: int
@@ -97,9 +97,9 @@ class Ledger:
         return self.adopted[-1].name, self.adopted[-1].seeds
 
     def look(self, name: str) -> int:
-        """The number of proposals tested, including this row's; each counts once."""
-        before = {line.name: line.look for line in self.tried.values() if line.look is not None}
-        return before.get(name) or 1 + max(before.values(), default=0)
+        """The number of a row's test: its own if it was tested before, else the next one."""
+        looks = {line.name: line.look for line in self.tried.values() if line.look is not None}
+        return looks.get(name) or 1 + max(looks.values(), default=0)
 
     def spread(self, *, without: str = "") -> Spread:
         """The spread within the proposals, leaving out one row's."""

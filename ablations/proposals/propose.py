@@ -25,8 +25,8 @@ from transformer.errors import InputError
 from transformer.files import to_json
 
 _FIRST = 2  # seeds after which a worse proposal ends early
-_MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}
-_LATER = 20
+_MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}  # of training a proposal, by default
+_LATER = 20  # proposals after which the answer also tells the smallest gain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ def try_proposal(
     Args:
         what: the proposal, as for :func:`ablations.proposals.read.read_proposal`
         root: the directory of the proposals and their base
-        minutes: minutes of training after which it ends without a verdict
+        minutes: of training, after which it ends without a verdict; None for the scale's default
 
     Raises:
         InputError: if it cannot be a proposal.
@@ -127,7 +127,7 @@ def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
     base = desk.scores(desk.base, desk.base_seeds)
     earlier, look = desk.ledger.spread(without=planned.name), desk.ledger.look(planned.name)
     is_tested, found, verdict = False, Scores({}), None
-    for batch in dict.fromkeys((seeds[:_FIRST], seeds)):
+    for batch in dict.fromkeys((seeds[:_FIRST], seeds)):  # one batch if these are the same
         new = [seed for seed in batch if seed not in found.by_seed and seed not in found.lost]
         desk.train(planned.name, new, deadline=deadline)
         found = desk.scores(planned.name, batch)
@@ -167,7 +167,7 @@ def _check_data(desk: Desk, planned: PlannedRow, found: Scores, base: Scores) ->
 def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict: Verdict) -> Tried:
     """The line of a proposal, without the numbers of a test."""
     of_base = desk.plan.row(desk.base).changes
-    own = {
+    settings = {
         name: value
         for name, value in planned.changes.items()
         if name not in OPTIONS_OF and of_base.get(name) != value
@@ -185,7 +185,7 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
         number=desk.number(planned.name),
         name=planned.name,
         classes=classes_of(planned),
-        settings=own,
+        settings=settings,
         seeds=planned.seeds[: desk.seeds],
         base=desk.base,
         base_seeds=desk.base_seeds,

@@ -96,14 +96,13 @@ def _row_of_table(what: str, table: Table) -> Row:
 
 
 def on_base(row: Row, base: dict[str, Value]) -> Row:
-    """The row on top of the changes of the ``base`` that it is compared with."""
-    replaced = tuple(
-        option_name(str(base[of]), "") for of in OPTIONS_OF if of in row.changes and base.get(of)
-    )
+    """The row's changes on top of the ``base``'s; its classes replace those with their options."""
+    replaced = [str(base[of]) for of in OPTIONS_OF if of in row.changes and base.get(of)]
+    prefixes = tuple(option_name(name, "") for name in replaced)  # such as "MyTransformer."
     kept = {
         name: value
         for name, value in base.items()
-        if not (is_option(name) and name.startswith(replaced))
+        if not (is_option(name) and name.startswith(prefixes))
     }
     return replace(row, changes={**kept, **row.changes})
 

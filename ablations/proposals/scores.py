@@ -17,8 +17,8 @@ class Scores:
     """The scores of a row: logarithms of finite perplexities by seed.
 
     ``left`` are seeds that have not ended, ``lost`` were given up, and ``diverged`` have no usable
-    perplexity. ``reasons`` say why seeds were lost, ``seconds`` is the total time of all runs, and
-    ``data`` has the digests of the data that they were trained on.
+    perplexity. ``reasons`` say why seeds diverged or were lost, ``seconds`` is the total time of
+    all runs, and ``data`` has the digests of the data that finite runs were trained on.
     """
 
     by_seed: dict[int, float]

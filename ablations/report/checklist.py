@@ -37,9 +37,9 @@ def checklist(folder: TableFolder | SearchFolder) -> str:
     for each in CHECKLISTS:
         lines += ["", f"## {each.title}", "", f"Official wording: {each.source}", ""]
         for item in each.items:
-            found = [line for subject in item.subjects for line in answers.get(subject, ())]
-            lines.append(f"- **{item.number}** {item.asks}{'' if found else f': {_YOURS}'}")
-            lines += [f"    - {printable(line)}" for line in found]
+            answer = [line for subject in item.subjects for line in answers.get(subject, ())]
+            lines.append(f"- **{item.number}** {item.asks}{'' if answer else f': {_YOURS}'}")
+            lines += [f"    - {printable(line)}" for line in answer]
     return "\n".join(lines)
 
 

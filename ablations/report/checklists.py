@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a checklist in our words, with its number or section, and the subjects that answer
-    it; none if only the authors can.
+    """An item of a checklist in our words, with its number or section.
+
+    ``subjects`` of the records answer it; none if only the authors can.
     """
 
     number: str

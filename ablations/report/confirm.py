@@ -29,8 +29,7 @@ _MAY_DIFFER = {
     "device": "another device",
     "versions": "other versions",
 }
-# By seed.
-Results = Mapping[int, Result]
+Results = Mapping[int, Result]  # of a row, by seed
 
 
 def check_confirmable(there: TableFolder, row: str) -> None:
@@ -123,14 +122,15 @@ def _compare(
     digits = max(2, measure.digits)
     here, there = (formats.number(fmean(each.values()), digits) for each in (new, old))
     text = f"{measure.title}: {here} here, {there} there, "
-    found = confirmation(old, new, spread)
-    if found.interval is None or found.standard_error is None:
-        yield f"{text}{formats.difference(found.mean, digits)}; the table has no spread to judge it"
+    change = confirmation(old, new, spread)
+    text += formats.difference(change.mean, digits)
+    if change.interval is None or change.standard_error is None:
+        yield f"{text}; the table has no spread to judge it"
         return
-    low, high = (formats.difference(end, digits) for end in found.interval)
-    verdict = "no difference" if found.within_noise else "DIFFERENT"
-    yield f"{text}{formats.difference(found.mean, digits)} (95 % CI {low} to {high}): {verdict}"
-    least = formats.number(smallest_shown(found), digits)
+    low, high = (formats.difference(end, digits) for end in change.interval)
+    verdict = "no difference" if change.within_noise else "DIFFERENT"
+    yield f"{text} (95 % CI {low} to {high}): {verdict}"
+    least = formats.number(smallest_shown(change), digits)
     yield f"  this many seeds would show a difference of {least} in 80 % of cases"
 
 

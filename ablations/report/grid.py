@@ -30,7 +30,7 @@ _SPECIAL = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         **{character: f"${character}$" for character in "<>|"},  # text fonts lack these
-        **{character: f"{{{character}}}" for character in "[*"},  # an option of the line before
+        **{character: f"{{{character}}}" for character in "[*"},  # options of the \\ before them
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
@@ -50,7 +50,7 @@ class Column:
     """A cell for each row; columns of the same ``group`` are under a common head.
 
     ``style`` is a class of ``report.css``. In a narrow terminal the columns with the highest
-    ``optional`` rank are left out first.
+    ``optional`` rank are left out first, those with rank 0 never.
     """
 
     name: str
@@ -126,7 +126,7 @@ def markdown_table(grid: Grid) -> str:
 
 
 def terminal_table(grid: Grid, width: int) -> str:
-    """Columns under a rule; those that do not fit are left out (rich would wrap them)."""
+    """Columns under a rule; optional ones that do not fit are left out (rich would wrap them)."""
     if not grid.rows:
         return ""
     lines: list[str] = []

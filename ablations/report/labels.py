@@ -18,8 +18,10 @@ _PLACES = [(below, side) for below in sorted(range(-90, 91, 3), key=abs) for sid
 def place_labels(
     rows: Sequence[Record], x: Spec, y: Spec, width: int, height: int
 ) -> tuple[list[Record], list[Spec]]:
-    """The rows with places for their labels, and layers with these labels and with lines to those
-    that are far from their points.
+    """The rows with places for their labels, and the layers that draw these labels.
+
+    A label far from its point gets a line to it. ``x`` and ``y`` are the axes, ``width`` and
+    ``height`` the size of the plot in pixels.
     """
     points = zip(_pixels(rows, x, width), _pixels(rows, y, height), strict=True)
     # Boxes that are one line high, by their centres and half their widths.

@@ -29,9 +29,9 @@ def to_latex(table: TableNumbers, results: Grid) -> str:
             columns.append(column)
     for measure in table.measures:
         # After our score and the paper's, which are in the same group.
-        place = max((n for n, x in enumerate(columns) if x.group == measure.short), default=None)
-        if place is not None:
-            columns[place + 1 : place + 1] = filled(_differences(table.rows, measure))
+        after = [n for n, column in enumerate(columns, 1) if column.group == measure.short]
+        if after:
+            columns[after[-1] : after[-1]] = filled(_differences(table.rows, measure))
     title = printable(f"{table.plan.title}, scale {table.plan.scale}")
     grid = Grid(columns, row_styles=results.row_styles)
     tops, heads = _heads(grid)

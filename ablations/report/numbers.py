@@ -80,7 +80,7 @@ def compute_numbers(folder: TableFolder) -> TableNumbers:
 
 
 def _on_same_data(folder: TableFolder) -> list[Run]:
-    """All runs; a run loses its result if most others with its settings were on other data.
+    """All runs; one loses its result if most with the same text settings had other data.
 
     Results that do not record their data are accepted.
     """
@@ -166,7 +166,7 @@ def _compute_scores(
             difference = paired_difference(ours, theirs, measure.scale)
             if difference and row.training == base.training:
                 is_equal = is_equal_by_construction(configs[row.name], configs[base.name], name)
-                # Not if they were trained one by one, where no two trainings give equal weights.
+                # Rows that were trained one by one have different weights all the same.
                 is_equal &= all(ours[seed] == theirs[seed] for seed in ours.keys() & theirs)
                 if is_equal:
                     difference = replace(difference, mean=0.0, deviation=None)

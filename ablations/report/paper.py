@@ -60,13 +60,13 @@ def is_clear_in_paper(row: RowNumbers, base: RowNumbers, measure: str) -> bool:
     newstest2013 (AlgoPerf's public logs, 43 settings with five seeds) and 0.003 in the logarithm of
     perplexity (Ghorbani et al. 2022).
     """
-    ours: float | None = getattr(row.reported, measure, None)
-    theirs: float | None = getattr(base.reported, measure, None)
-    if ours is None or theirs is None or measure not in _NOISE_OF_PAPER:
+    of_row: float | None = getattr(row.reported, measure, None)
+    of_base: float | None = getattr(base.reported, measure, None)
+    if of_row is None or of_base is None or measure not in _NOISE_OF_PAPER:
         return False
-    apart = math.log(ours / theirs) if measure == "perplexity" else ours - theirs
-    normal = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return abs(apart) > normal * math.sqrt(2) * _NOISE_OF_PAPER[measure]
+    difference = math.log(of_row / of_base) if measure == "perplexity" else of_row - of_base
+    quantile = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return abs(difference) > quantile * math.sqrt(2) * _NOISE_OF_PAPER[measure]
 
 
 class Ratio(NamedTuple):
@@ -85,13 +85,14 @@ def regime(config: Config, result: Result, rates: Mapping[int, float]) -> list[R
     corpus of about 130 M.
 
     Args:
-        rates: recorded learning rates by step; they count if a method has a schedule of its own
+        rates: recorded learning rates by step; used where they differ from the configuration's
+            schedule, as a method may have its own
     """
     training, parameters = config.training, result.parameters
     warm_up, steps = training.warmup_steps, training.max_steps
     peak, last = (_scheduled(config, step) for step in (min(warm_up, steps), steps))
-    if any(
-        not math.isclose(x, _scheduled(config, step), rel_tol=0.01) for step, x in rates.items()
+    if not all(
+        math.isclose(rate, _scheduled(config, step), rel_tol=0.01) for step, rate in rates.items()
     ):
         peak, last = max(rates.values()), rates[max(rates)]
         warm_up = min(step for step, rate in rates.items() if rate == peak)

@@ -67,9 +67,10 @@ def write_report(folder: TableFolder) -> str:
 
 
 def _without_score(table: TableNumbers) -> Iterator[str]:
-    """A line for each of the user's measures that some translated run has no score by."""
+    """A line for each of the user's measures that a run with translations has no score of."""
+    translated = [result for result in table.results if result.diverged_at is None]
     for measure in table.measures:
-        lacking = [x for x in table.results if x.diverged_at is None and measure.of(x) is None]
+        lacking = [result for result in translated if measure.of(result) is None]
         if measure.key and lacking:
             yield (
                 f"{measure.label}: {len(lacking)} of {len(table.results)} finished runs have no "
@@ -78,9 +79,7 @@ def _without_score(table: TableNumbers) -> Iterator[str]:
 
 
 def lines_of_runs(table: TableNumbers, folder: TableFolder) -> Iterator[list[object]]:
-    """Heads, then a line for each finished run: its settings, scores and cost, and the paper's
-    scores.
-    """
+    """Heads, then each finished run's settings, scores and cost, and the paper's scores."""
     quoted: list[str] = []
     numbers: list[str] = []
     if table.plan.is_compared:

@@ -55,7 +55,7 @@ def _own_setting(row: RowNumbers, name: str) -> str:
 
 
 def _row_styles(table: TableNumbers) -> list[str]:
-    """The CSS class of each row: whether it is unfinished, and whether a group begins."""
+    """The CSS classes of each row: whether it failed or is unfinished, and begins a group."""
     styles: list[str] = []
     above = None
     for row in table.rows:

@@ -36,7 +36,7 @@ def problems(table: TableNumbers, folder: TableFolder) -> Iterator[str]:
 
 
 def state_of_row(row: RowNumbers) -> str:
-    """The state of a row without a result, if possible of a failed run; empty for other rows."""
+    """The state of a row that has no result, by a failed run if there is one; else empty."""
     if row.results or not row.unfinished:
         return ""
     states = [_state_of(run) for run in row.unfinished]
@@ -67,7 +67,7 @@ def _describe_state(run: Run) -> str:
 def row_details(table: TableNumbers, row: RowNumbers, page: Path) -> dict[str, object]:
     """The values for the template of a row's details; empty for a published system.
 
-    Translations and log are those of the ``first_seed``.
+    Files are relative to the directory ``page``. Translations and log are of the ``first_seed``.
     """
     if row.is_published:
         return {}

@@ -65,7 +65,7 @@ def in_words(search: Search, values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def _record(search: Search, number: int, trial: SearchTrial) -> Record:
-    """The data of a trial's marks: its values are numbers, or words if they have none."""
+    """The data of a trial's marks: its values as numbers, or in words if they are not numbers."""
     declared, words = search.declare(trial.values), in_words(search, trial.values)
     return {
         "number": number,

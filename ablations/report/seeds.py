@@ -41,11 +41,12 @@ def seeds_grid(table: TableNumbers) -> Grid:
     if not table.has_seeds:
         return Grid([])
     rows = [row for row in table.rows if row.results]
+    # Seeds are counted by the last measure: those in common with the base, or else the row's.
     last = [row.scores[table.measures[-1].name] for row in rows]
-    pairs = [score.difference or score.ours for score in last]
+    estimates = [score.difference or score.ours for score in last]
     columns = [
         Column("row", [row.name for row in rows]),
-        Column("seeds", [str(pair.count if pair else 0) for pair in pairs]),
+        Column("seeds", [str(value.count if value else 0) for value in estimates]),
     ]
     for measure in table.measures:
         columns += _columns(rows, measure)
@@ -153,8 +154,8 @@ def _all_together(
         difference = row.scores[measure.name].difference
         if difference and difference.pooled_freedom:
             pooled[row.name] = difference
-            own = frozenset(seeds_of_base & {result.seed for result in row.results})
-            shared[row.training] = max(shared.get(row.training, own), own, key=len)
+            seeds = frozenset(seeds_of_base & {result.seed for result in row.results})
+            shared[row.training] = max(shared.get(row.training, seeds), seeds, key=len)
     if len(shared) < 2:  # the row's own confidence interval says it, without simulation
         return
     critical = dunnett(tuple(shared.values()), table.pools[measure.name].freedom)

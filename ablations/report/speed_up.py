@@ -12,9 +12,8 @@ from experiments.records.run import Run
 from transformer.config import Config
 from transformer.training.optimizer import learning_rate
 
-# The measure that validation curves show, by step.
-SPEED_MEASURE = "perplexity"
-Points = Mapping[int, float]
+SPEED_MEASURE = "perplexity"  # the measure of validation curves
+Points = Mapping[int, float]  # values by step
 
 # The paper's inverse square root ends at a fifth of its peak, a cosine or a straight line at 0.
 _LEAST_LAST_RATE = 0.1
@@ -72,8 +71,10 @@ class Curve:
 
 
 def mean_curve(runs: Sequence[Run], config: Config) -> Curve | None:
-    """The geometric mean of finished runs' curves, at the steps that all of them have; None if the
-    curves are not those of the weights that were scored, or hold what is no perplexity.
+    """The geometric mean of finished runs' curves, at the steps that all of them have.
+
+    None if a run has no curve, was scored with other weights than its last ones, or has a value
+    in its curve that is no perplexity.
     """
     curves = [run.curve for run in runs]
     for run, curve in zip(runs, curves, strict=True):
@@ -129,7 +130,7 @@ def speed_up(base: Curve, row: Curve, difference: Estimate) -> SpeedUp | None:
 
 
 def _speed(base: Curve, row: Curve) -> Speed:
-    """The base's steps over the row's to the worse of their final perplexities."""
+    """The steps to the worse of the two final perplexities: the base's over the row's."""
     worse, better = (row, base) if row.last > base.last else (base, row)
     if worse.last == better.last:
         return Speed(max(base.points) / max(row.points))

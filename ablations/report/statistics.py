@@ -33,9 +33,10 @@ Array = NDArray[np.float64]
 def paired_difference(
     ours: Mapping[int, float], base: Mapping[int, float], scale: Bounds = UNBOUNDED
 ) -> Estimate | None:
-    """The mean of ``ours`` minus ``base``, by seed on a ``scale``; None without a common seed.
+    """The mean of ``ours`` minus ``base`` over their common seeds; None if they have none.
 
-    Pairing removes what a seed does to both rows alike, such as the order of the batches.
+    Pairing removes what a seed does to both rows alike, such as the order of the batches. The ends
+    of the score's ``scale`` bound the difference.
     """
     pairs = [ours[seed] - base[seed] for seed in ours if seed in base]
     return estimate(pairs, (scale[0] - scale[1], scale[1] - scale[0]))
@@ -82,8 +83,8 @@ def required_seeds(difference: Estimate) -> int | None:
         return None
 
     def is_enough(count: int) -> bool:
-        now = difference.pooled_freedom or difference.count - 1
-        freedom = max(1, now + count - difference.count)
+        observed = difference.pooled_freedom or difference.count - 1
+        freedom = max(1, observed + count - difference.count)
         errors = t_quantile((1 + CONFIDENCE) / 2, freedom) + t_quantile(POWER, freedom)
         return errors * deviation <= math.sqrt(count) * abs(difference.mean)
 
@@ -217,9 +218,11 @@ def _pool(finite: Sequence[Mapping[int, float]], cells: tuple[tuple[int, int], .
 
 @functools.cache
 def _design(cells: tuple[tuple[int, int], ...]) -> tuple[Array, Array]:
-    """For a table with these cells, each a row's index and a seed: an orthonormal basis of what
-    row + seed can fit, (cells, rank), and weights that turn squared residuals into the rows'
-    variances, (cells, rows), for the rows that are not fitted exactly.
+    """An orthonormal basis of what row + seed can fit, and weights for the rows' variances.
+
+    Each cell of the table is a row's index and a seed. The basis has the shape (cells, rank). The
+    weights, (cells, rows), turn squared residuals into variances, of those rows alone that are not
+    fitted exactly.
     """
     row, seed = np.array(cells, dtype=int).T
     rows = (row[:, None] == np.unique(row)).astype(float)
@@ -266,8 +269,8 @@ def dunnett(seeds: tuple[frozenset[int], ...], freedom: int) -> float:
             in common are correlated through the base's runs, and rows of one training count as one
         freedom: degrees of freedom of the pooled deviation
     """
-    sizes = [len(own) for own in seeds]
-    shared = np.array([[len(own & other) for other in seeds] for own in seeds])
+    sizes = [len(each) for each in seeds]
+    shared = np.array([[len(one & other) for other in seeds] for one in seeds])
     correlation = shared / (2 * np.sqrt(np.outer(sizes, sizes)))
     np.fill_diagonal(correlation, 1.0)
     random = np.random.default_rng(0)

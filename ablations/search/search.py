@@ -131,14 +131,14 @@ class Search(SearchOptions):
     def changes(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The settings that ``values`` change, with all options of the trial's classes."""
         given: dict[str, Value] = {}
-        for each in self.parameters:
-            if each.name in values:
-                given |= dict.fromkeys(each.fields, values[each.name])
+        for parameter in self.parameters:
+            if parameter.name in values:
+                given |= dict.fromkeys(parameter.fields, values[parameter.name])
         if not self.defaults:
             return given
-        found = columns(with_changes(self.base, {**self.defaults, **given}))
+        configured = columns(with_changes(self.base, {**self.defaults, **given}))
         settings = {name: value for name, value in given.items() if not is_option(name)}
-        options = {name: value for name, value in found.items() if is_option(name)}
+        options = {name: value for name, value in configured.items() if is_option(name)}
         return settings | options
 
     def declare(self, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -162,7 +162,7 @@ class Search(SearchOptions):
         return parameter.name.partition(".")[0] in classes
 
     def is_feasible(self, values: Mapping[str, Value]) -> bool:
-        """Whether these values make a valid model within the budget; variants may refuse values."""
+        """Whether these values make a valid model within the budget; warns if a variant refuses."""
         try:
             model = self.configure(values).model
         except InputError:
@@ -204,7 +204,7 @@ class Search(SearchOptions):
 
 
 def make_search(space: Space, scale: Scale, asked: SearchOptions) -> Search:
-    """The search of ``space`` at ``scale``."""
+    """The search of ``space`` at ``scale``, by default with a validation each ninth of training."""
     base = scale.apply(override(space.base, seed=asked.seed))
     if "validate_every_steps" not in space.base.named:
         base = override(base, validate_every_steps=base.training.max_steps // _PARTS + 1)
@@ -239,7 +239,10 @@ def load_search(directory: Path) -> Search:
 
 
 def settle_search(directory: Path, search: Search) -> Search:
-    """``search`` with the precision, threads and trials of the search in ``directory``."""
+    """``search`` as it continues the one in ``directory``, if there is one.
+
+    It takes over its precision and threads, and has the larger number of trials.
+    """
     found = load_search(directory) if (directory / SEARCH_FILE).is_file() else None
     search = replace(search, base=share_arithmetic(search.base, found and found.base))
     if found is None:
@@ -258,7 +261,7 @@ def claim_search(directory: Path, search: Search) -> Search:
 
 def _identity(search: Search) -> dict[str, Any]:
     """The settings that must not change when a search is continued."""
-    parameters = {each.name: to_dict(each) for each in search.parameters}
-    free = dict.fromkeys(("declared", "trials", "title"))
+    by_name = {parameter.name: to_dict(parameter) for parameter in search.parameters}
+    may_change = dict.fromkeys(("declared", "trials", "title"))
     search = replace(search, base=search.base.without_folders)
-    return to_dict(search) | {"parameters": parameters} | free
+    return to_dict(search) | {"parameters": by_name} | may_change

@@ -38,11 +38,10 @@ SETTINGS = {name: kind for name, kind in CHANGES.items() if name not in _SHARED}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hyperparameter:
-    """A setting to search, or an option of a class that the space chooses, as ``Class.option``. The
-    settings in ``sets`` take the same value.
+    """A setting to search, or an option of a class that the space chooses, as ``Class.option``.
 
-    It is drawn from ``choices``, or else uniformly (with ``log``, log-uniformly) from ``low`` to
-    ``high`` inclusive.
+    The settings in ``sets`` take the same value. It is drawn from ``choices``, or else uniformly
+    (with ``log``, log-uniformly) from ``low`` to ``high`` inclusive.
 
     Raises:
         InputError: for a setting that cannot be searched, an empty range or fewer than two choices
@@ -106,7 +105,10 @@ class Hyperparameter:
         return replace(self, low=low, high=high)
 
     def declare(self, value: Value, declared: Hyperparameter) -> Value:
-        """The value in the units of the space, in which the hyperparameter is ``declared``."""
+        """A value in the units of the space, in which the hyperparameter is ``declared``.
+
+        What is no choice is divided as the bounds are, by the last of them that is not 0.
+        """
         if value in self.choices:
             return declared.choices[self.choices.index(value)]
         ratios = [
@@ -116,8 +118,8 @@ class Hyperparameter:
         ]
         if isinstance(value, (str, type(None))) or not ratios:
             return value
-        found = value * ratios[-1]
-        return round(found) if isinstance(value, int) else found
+        in_space = value * ratios[-1]
+        return round(in_space) if isinstance(value, int) else in_space
 
 
 def uniform(name: str, low: float, high: float, *, log: bool = False) -> Hyperparameter:
@@ -156,7 +158,8 @@ class Space(Declaration):
     multiple of the base's number of parameters at the scale.
 
     Raises:
-        InputError: if two hyperparameters set the same field
+        InputError: if there are no hyperparameters, two set the same field, one is an option of no
+            class of the space, or the budget is not above 0
     """
 
     parameters: tuple[Hyperparameter, ...]

@@ -49,7 +49,7 @@ class SearchTrial:
 
 
 def make_trial(search: Search, run: Run) -> SearchTrial:
-    """The current state of a run as a trial."""
+    """A run as a trial; if it has begun, it counts as running until it ends or is given up."""
     if run.experiment is None:
         return SearchTrial(name=run.name, state=RunState.WAITING)
     values = search.values(run.experiment.config)
@@ -97,10 +97,11 @@ def _place(trial: SearchTrial) -> tuple[int, int, float]:
 
 
 def count_best(ended: Sequence[SearchTrial]) -> int:
-    """How many of the ``ended`` trials, best first, are the best quarter; 0 if they are too few.
+    """How many of the ``ended`` trials (at least one, the best first) are the best quarter.
 
-    Trials that the report shows with the same perplexity as the quarter's last one all belong to
-    it or, if that would be more than half of the trials, do not.
+    Trials that the report shows with the same perplexity as the quarter's last one all count. If
+    the quarter would then be more than half of the trials, none of these counts, and the result is
+    0 if fewer than five are left.
     """
     digits = MEASURES["perplexity"].digits
     shown: list[tuple[int, int, str]] = []

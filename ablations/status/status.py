@@ -105,7 +105,7 @@ class DirectoryReader:
 def _time_left(
     runs: Sequence[Run], configs: Mapping[str, Config], trainings: Sequence[Training]
 ) -> tuple[dict[str, float | None], float | None]:
-    """The seconds left of each run in progress, and of all runs, by the rows' ``configs``."""
+    """The seconds left of each run in progress, by name, and of all runs; None if unknown."""
     scored = _only_scored(runs, trainings)
     known = _known_times(runs, configs)
     expected = {row: predict(config, known) for row, config in configs.items()}
@@ -144,8 +144,8 @@ def _only_scored(runs: Sequence[Run], trainings: Sequence[Training]) -> set[str]
                 by_seed[run.seed].append(run)
         for alike in by_seed.values():
             waiting = [run.name for run in alike if run.state == RunState.WAITING]
-            is_begun = any(run.state in begun for run in alike)
-            names.update(waiting if is_begun else waiting[1:])
+            has_begun = any(run.state in begun for run in alike)
+            names.update(waiting if has_begun else waiting[1:])  # else the first one trains
     return names
 
 
@@ -175,7 +175,7 @@ def _share_of_steps(runs: Sequence[Run], configs: Mapping[str, Config]) -> float
 
 
 def _whole(run: Run) -> float | None:
-    """The seconds of a run from its start to its end; None if they are not known yet."""
+    """The seconds that a run took, or will take by its pace in training; None if unknown."""
     progress = run.report
     if not run.is_whole:
         return None

@@ -21,7 +21,7 @@ from transformer.formats import duration, number, steps
 
 _LIVE_SECONDS = 1.0
 _PLAIN_SECONDS = 30.0
-_PATIENCE = 20  # times the duration of a reading between two of them: thousands of runs take long
+_PATIENCE = 20  # from reading to reading, in durations of one: thousands of runs take long
 _WIDE = 500  # columns for output that is not a terminal
 # The order in which runs are shown, and the mark of each state.
 _MARKS = {

@@ -170,7 +170,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("beam_size", GOLDEN)
-def test_the_same_is_found_as_ever(beam_size: int) -> None:
+def test_translations_are_those_of_an_earlier_commit(beam_size: int) -> None:
     model = lively_model(LARGE, end=2.0, seed=2)
     src = random_sentences([3, 9, 2, 6])
     with torch.no_grad():

@@ -230,7 +230,7 @@ def test_only_real_rows_are_saved_and_they_fit_no_other_vocabulary() -> None:
 BATCH, HEADS, D_K, D_V = 5, 3, 11, 13
 
 
-def test_all_entries_are_returned_while_it_grows() -> None:
+def test_a_growing_cache_returns_all_entries() -> None:
     """Two hypotheses per step, to several times the initial capacity."""
     cache = KeyValueCache()
     keys, values = torch.randn(BATCH, HEADS, 2 * 71, D_K), torch.randn(BATCH, HEADS, 2 * 71, D_V)

@@ -62,7 +62,7 @@ def read(text: str) -> Tree:
 
 
 @pytest.mark.parametrize(("gold", "found", "brackets"), BY_HAND)
-def test_by_hand(gold: str, found: str, brackets: tuple[int, int, int]) -> None:
+def test_scores_by_hand(gold: str, found: str, brackets: tuple[int, int, int]) -> None:
     matched, of_gold, of_found = brackets
     assert evaluate_parses([read(gold)], [read(found)]) == BracketScores(
         sentences=1,

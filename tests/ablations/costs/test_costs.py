@@ -163,7 +163,9 @@ def test_what_cannot_be_planned(pair: Path) -> None:
         plan(devices=2, devices_per_trial=3)
 
 
-def test_else_some_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_finished_runs_some_steps_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "_SECONDS", 0.01)
     found = plan(scale="quick", rows="base,C-N2,C-N8")

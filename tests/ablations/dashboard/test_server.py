@@ -201,7 +201,7 @@ def test_a_search_has_its_figures_and_the_table_of_its_best(tmp_path: Path) -> N
     assert "best: trial-0000, perplexity 3.000: learning_rate_factor 0.2" in page
 
 
-def test_it_only_reads(address: str, root: Path) -> None:
+def test_the_dashboard_only_reads(address: str, root: Path) -> None:
     def tree() -> dict[str, tuple[int, bytes]]:
         return {
             str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")

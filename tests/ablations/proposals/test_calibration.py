@@ -1,4 +1,4 @@
-"""In how many ledgers of 100 proposals that change nothing one is called better."""
+"""False verdicts by chance, and the power to find gains."""
 
 from __future__ import annotations
 

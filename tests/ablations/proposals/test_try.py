@@ -334,7 +334,7 @@ def test_tables_that_hold_no_proposal_are_refused(
         ("try 1 --adopt --minutes 3", "--minutes is for trying a proposal"),
     ],
 )
-def test_refusals(arguments: str, said: str, idea: Path, call: Call) -> None:
+def test_wrong_arguments_are_refused(arguments: str, said: str, idea: Path, call: Call) -> None:
     Path("other").mkdir()
     Path("other/search.json").write_text("{}")
     code, shown = call(arguments)

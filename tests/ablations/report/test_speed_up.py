@@ -158,7 +158,7 @@ def test_a_curve_that_holds_no_perplexity_is_not_compared(tmp_path: Path, value:
     assert not compute_numbers(folder).speed_ups
 
 
-def test_a_diverged_row_has_none(tmp_path: Path) -> None:
+def test_a_diverged_row_has_no_speed_up(tmp_path: Path) -> None:
     fill_curves(tmp_path)
     numbers = fill(tmp_path, {"base": {1: 4.04}, "agrees": {1: math.inf}}, SIGNS)
     assert not numbers.speed_ups
