@@ -35,7 +35,7 @@ def check_free(directory: Path, own: str) -> None:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Check that a folder may have this name, and that no file or folder of a table does."""
+    """Check that ``name`` can name a folder, and is not taken by a file or folder of a table."""
     is_taken = name.lower() in _FOLDERS or Path(name).suffix[1:2].isalpha()
     if is_taken or not _FOLDER.fullmatch(name):
         raise InputError(

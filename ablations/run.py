@@ -149,7 +149,8 @@ def _run_plan(
         if scored := planned.score_finished(ours):
             print(f"{counted(scored, 'finished run')} scored by the table's own measures")
         code = _carry_out(planned, ours, executor, options, _report_table)
-    if options.log == "wandb" and len(planned.folder.left) != len(planned.names) - len(ended):
+    left_before = len(planned.names) - len(ended)
+    if options.log == "wandb" and len(planned.folder.left) != left_before:
         track_table_run(root)
     return code
 

@@ -128,17 +128,19 @@ def prepare(
     from transformer.data.prepare.pairs import FILTERS
     from transformer.data.prepare.prepare import prepare as prepare_corpus
 
-    def reason(fate: str) -> str:
-        setting = FILTERS.get(fate)
-        data = experiment.config.data
-        return fate if setting is None else f"{fate} ({setting}={getattr(data, setting)})".lower()
+    def explain(reason: str) -> str:
+        setting = FILTERS.get(reason)
+        if setting is None:
+            return reason
+        return f"{reason} ({setting}={getattr(experiment.config.data, setting)})".lower()
 
     experiment = with_settings(find_experiment(name, like, vocab_size=vocab_size), settings)
     _say_sizes(name, experiment)
     with _naming_the_option():
         corpus = prepare_corpus(experiment.config)
     for entry in corpus.report():
-        reasons = "".join(f", {n:,} dropped: {reason(fate)}" for fate, n in entry.dropped.items())
+        dropped = entry.dropped.items()
+        reasons = "".join(f", {count:,} dropped: {explain(reason)}" for reason, count in dropped)
         print(
             f"{entry.split} {entry.text}: {entry.lines:,} lines read, "
             f"{entry.kept:,} pairs kept{reasons}"

@@ -29,7 +29,7 @@ class Display:
         self._written = 0.0
 
     def start(self, stage: RunState, total: int = 0, done: int = 0) -> None:
-        """Begin a stage of ``total`` steps or lines, and end the one before."""
+        """Begin a stage of ``total`` steps or lines, ``done`` of them done; end the one before."""
         self.close()
         self._written = 0.0
         if self._is_first:
@@ -60,8 +60,8 @@ class Display:
 
 
 def _numbers(progress: Progress) -> str:
-    found = f"  {progress.step:,} of {progress.max_steps:,}"
+    text = f"  {progress.step:,} of {progress.max_steps:,}"
     if progress.loss is not None:
-        found += f"  loss {progress.loss:.3f}"
+        text += f"  loss {progress.loss:.3f}"
     speed = progress.tokens_per_second
-    return found if speed is None else f"{found}  {speed:,.0f} tokens/s"
+    return text if speed is None else f"{text}  {speed:,.0f} tokens/s"

@@ -154,9 +154,9 @@ def _earlier_result(experiment: Experiment, directory: Path, limits: Limits) -> 
 
 def _record_place(experiment: Experiment, directory: Path, result: Result) -> Result:
     """Record where the text of a finished run lies now, if it has moved."""
-    found = load_experiment(directory)
-    moved = replace(found, config=experiment.config)
-    if moved == found or not is_first_rank():
+    recorded = load_experiment(directory)
+    moved = replace(recorded, config=experiment.config)
+    if moved == recorded or not is_first_rank():
         return result
     check_all_files(directory)
     has_sums = (directory / SUMS_FILE).exists()
@@ -190,7 +190,10 @@ class Outcome:
 
 
 def execute(experiment: Experiment, directory: Path, **settings: Any) -> Outcome:
-    """Call :func:`run`, and turn every early end except bad input into an outcome."""
+    """Call :func:`run`, and turn the early ends that it knows into an outcome.
+
+    Bad input, Ctrl-C, an exit on a signal and unknown errors are raised.
+    """
     try:
         run(experiment, directory, **settings)
     except StoppedError as error:

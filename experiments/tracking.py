@@ -50,7 +50,7 @@ class Tracking:
             self._board.finalize("success")
 
     def loggers(self, resumed_step: int) -> list[Logger]:
-        """Loggers for a Trainer; none if W&B did not start."""
+        """Loggers for a Trainer that begins after ``resumed_step``; none if W&B did not start."""
         if self._run is not None:
             from lightning.pytorch.loggers import WandbLogger
 
@@ -163,7 +163,7 @@ def track_table(
     Args:
         directory: the table's, where the run's id is kept
         rows: a cell for each column, all of a column text or all numbers; None if unknown
-        offline: whatever the environment says
+        offline: send nothing, whatever the environment says
         settings: of ``wandb.init``, such as the run's name
     """
     run = _start(directory, offline=offline, job_type="table", **settings)
@@ -181,7 +181,12 @@ def track_table(
 
 
 def _start(directory: Path, *, new: bool = False, offline: bool = False, **settings: Any) -> Any:
-    """Start or resume a W&B run: offline if it cannot be online, None if it cannot start at all."""
+    """Start or resume a W&B run: offline if it cannot be online, None if it cannot start at all.
+
+    Args:
+        new: begin another W&B run than the one whose id is in ``directory``
+        settings: of ``wandb.init``; ``tags`` is needed
+    """
     if not offline and os.environ.get("WANDB_MODE") == "disabled":
         return None
     import wandb

@@ -53,7 +53,10 @@ _SMALLER_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where training runs and ends; the fields are arguments of :func:`experiments.run.run`."""
+    """Where training runs and ends.
+
+    ``world`` has the processes; the others are arguments of :func:`experiments.run.run`.
+    """
 
     world: World
     accumulate: int
@@ -179,8 +182,8 @@ class _Ranks(DDPStrategy):
 
 def _watch(started: list[subprocess.Popen[bytes]]) -> None:
     """Wait until the first rank, or one that it started, is gone, and end this process."""
-    fine, is_other = [None, 0, *stop_codes()], is_of_first_rank()
-    while is_of_first_rank() == is_other and all(each.poll() in fine for each in started):
+    not_lost, is_other = [None, 0, *stop_codes()], is_of_first_rank()
+    while is_of_first_rank() == is_other and all(rank.poll() in not_lost for rank in started):
         time.sleep(_NOTICING_SECONDS / 10)
     time.sleep(_NOTICING_SECONDS)  # in which this process fails too, unless it waits
     for process in started:
@@ -190,8 +193,8 @@ def _watch(started: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _distributed(config: Config) -> DDPStrategy:
-    # Gradients live in the buffers that are reduced, instead of being copied back and forth. In a
-    # variant or a method a step may not use all weights, as when it skips a layer.
+    # Gradients live in the buffers that are reduced, instead of being copied back and forth. With a
+    # variant or a method, a step can leave weights unused, as when it skips a layer.
     is_variant = config.model.model is not None or config.training.method is not None
     if is_first_rank():
         os.environ[STARTER] = str(os.getpid())

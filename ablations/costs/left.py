@@ -20,8 +20,8 @@ def row_of(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Left:
     """The runs ``left`` without a result, and those of them that must be ``trained``: the others
-    share the training of one of these, or of a finished run. Rows in ``again`` repeat a training
-    whose checkpoints are gone.
+    are scored with the training of one of those, or of a finished run. Rows in ``again`` repeat a
+    training whose checkpoints are gone.
     """
 
     left: set[str] = field(default_factory=set[str])
@@ -54,10 +54,11 @@ def find_left(
             done = [name for name in names if name in ended]
             left = [name for name, is_asked in names.items() if is_asked and name not in ended]
             work.left.update(left)
-            alone = [name for name in left if not _is_trained(folder, name, done)]
-            work.trained.update(alone[:1])
+            untrained = [name for name in left if not _is_trained(folder, name, done)]
+            first = untrained[:1]  # whose training the others share
+            work.trained.update(first)
             if done:
-                work.again.update(dict.fromkeys(map(row_of, alone[:1])))
+                work.again.update(dict.fromkeys(map(row_of, first)))
     return work
 
 

@@ -58,6 +58,7 @@ def _random_batch(vocab_size: int, tokens: int) -> Batch:
 
 
 def _median_seconds(name: str, config: Config, batch: Batch, device: torch.device) -> float:
+    """Seconds of a training step on ``batch``, without torch.compile."""
     module = make_module(override(config, compile=False)).to(device).train()
     optimizer = module.configure_optimizers()["optimizer"]
 

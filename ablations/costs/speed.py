@@ -43,7 +43,7 @@ def predict(config: Config, known: Sequence[Timing]) -> float | None:
     """Seconds that a run of ``config`` takes; None if nothing is known.
 
     A step takes a fixed time, which is most of it in small models, plus a time per FLOP; both are
-    fitted to the ``known`` times.
+    fitted to the ``known`` times. One that would be negative is left out.
     """
     if not known:
         return None

@@ -40,7 +40,7 @@ class Folder(ABC):
 
     A run has a folder of its own, or is a line of ``runs.jsonl``, which ``collect`` writes.
 
-    ``labels`` are the plan's kind with its name, and its scale. ``configs`` are the rows'
+    ``labels`` name the table or the search, and the scale. ``configs`` are the rows'
     configurations by name; for a search it is the base's, under an empty name. ``parameters`` are
     the names of a search's hyperparameters, ``trainings`` the trainings of a table's rows.
     """
@@ -168,6 +168,7 @@ class Folder(ABC):
         if run.pruned is not None:
             numbers |= {"perplexity": run.pruned.perplexity, "steps": run.pruned.step}
         who, state = self._who(run), {"state": str(run.state)}
+        # First for the order of the columns; again, as a run without a result has a seed too.
         return {**who, **self._settings(run), **state, **numbers, **who}
 
     def _who(self, run: Run) -> Record:

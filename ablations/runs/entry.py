@@ -39,10 +39,14 @@ _POLL_SECONDS = 1.0
 
 
 def main(arguments: Sequence[str], driver: int = 0) -> int:
-    """Carry the run out until the other end of the pipe ``driver`` closes.
+    """Carry out a run until the driver's end of a pipe closes.
 
     Exit codes: 0 done, 1 failed or diverged, 2 bad input, 74 blocked by its surroundings (such as a
     full disk), 75 stopped after a checkpoint.
+
+    Args:
+        arguments: those in the module's docstring
+        driver: the file descriptor of this end of the pipe
     """
     folder, accumulate, log, checkpoints, keep = arguments
     _exit_on_signals()

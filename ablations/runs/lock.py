@@ -73,7 +73,7 @@ def lock_runs(directory: Path, shard: Shard) -> Generator[None]:
 
 
 def is_driven(directory: Path) -> bool:
-    """Whether a driver works on these runs; one on another machine counts for a minute."""
+    """Whether a driver works on these runs; one elsewhere counts for a minute after its start."""
     for path in directory.glob(_LOCKS):
         try:
             running, written = is_running(read_text(path).rpartition("\n")[2]), path.stat().st_mtime

@@ -40,17 +40,21 @@ class Places:
     def here(self, threads: int | None) -> tuple[Place, ...]:
         """The places of this machine: by default one for each group of GPUs, or else of cores.
 
-        Two processes of one thread each are faster than one process of two ``threads``. At the
-        scales for CPUs a run needs less than 1 GiB.
+        At the scales for CPUs a run needs less than 1 GiB.
+
+        Args:
+            threads: CPU threads of each process; None for one, as two processes of one thread are
+                faster than one of two
         """
         devices, cores, ranks = gpus(), count_cores(), self.devices_per_trial
         if ranks > len(devices or range(cores)):
             there = f"GPUs here: {len(devices)}" if devices else f"cores here: {cores}, and no GPU"
             raise InputError(f"--devices-per-trial is {ranks}, but {there}")
-        groups = [
-            tuple(devices[first : first + ranks])
-            for first in range(0, len(devices) - ranks + 1, ranks)
-        ] or [()] * max(1, cores // (ranks * (threads or 1)))
+        groups: list[tuple[int | str, ...]] = []
+        for first in range(0, len(devices) - ranks + 1, ranks):
+            groups.append(tuple(devices[first : first + ranks]))
+        if not devices:
+            groups = [()] * max(1, cores // (ranks * (threads or 1)))
         count = self.workers or len(groups) * self.trials_per_device
         option = "--workers" if self.workers else "runs at a time by --trials-per-device"
         check_count(option, count, len(devices) or cores)

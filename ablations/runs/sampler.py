@@ -86,8 +86,8 @@ class FeasibleSampler(RandomSampler):
     ) -> dict[str, Any]:
         digest = hashlib.sha256(f"{self._search.base.training.seed}/{trial.number}".encode())
         seed = int.from_bytes(digest.digest()[:4], "big")
-        even = RandomSampler(seed=seed)
-        model: BaseSampler = even  # it samples without regard to other trials
+        uniform = RandomSampler(seed=seed)
+        model: BaseSampler = uniform  # it samples without regard to other trials
         if self._search.sampler == "tpe":
             model = TPESampler(
                 seed=seed, multivariate=True, constant_liar=True, n_startup_trials=_STARTUP_TRIALS
@@ -95,10 +95,10 @@ class FeasibleSampler(RandomSampler):
         shared = {name: x for name, x in search_space.items() if not is_option(name)}
         again: dict[str, Any] = {}
         for draw in range(_MODEL_DRAWS + _EVEN_DRAWS):
-            chooser = model if draw < _MODEL_DRAWS else even
-            values = chooser.sample_relative(study, trial, shared)  # none if it is even
+            chooser = model if draw < _MODEL_DRAWS else uniform
+            values = chooser.sample_relative(study, trial, shared)  # none if it is uniform
             values |= {
-                name: even.sample_independent(study, trial, name, distribution)
+                name: uniform.sample_independent(study, trial, name, distribution)
                 for name, distribution in shared.items()
                 if name not in values
             }

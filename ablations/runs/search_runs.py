@@ -127,8 +127,8 @@ class SearchRuns:
 
 
 def _of_journal(known: FrozenTrial, curve: Mapping[int, float]) -> dict[str, Any]:
-    """The rungs that an ended trial passed, which only the journal has; each has a value of the
-    trial's ``curve``.
+    """The rungs that an ended trial passed, which only the journal has, without those whose value
+    is not in its ``curve``.
     """
     found = known.system_attrs.items()
     rungs = {name: value for name, value in found if name.startswith("completed_rung")}
@@ -145,7 +145,7 @@ def _pruner(search: Search) -> BasePruner:
 
 
 def to_optuna(search: Search, trial: SearchTrial) -> FrozenTrial | None:
-    """The trial as one of Optuna's; None if it has no value.
+    """The trial as one of Optuna's; None unless it is done, pruned or diverged.
 
     A diverged trial becomes a pruned one, so that the sampler avoids its values.
     """

@@ -35,8 +35,8 @@ class PlannedRuns(Protocol):
 
     ``create_study`` loads the study, or makes it. ``restore`` rebuilds the trials of the runs that
     have files; what only the journal has comes from its ``known`` trials. ``ask`` makes a run's
-    trial, ``experiment`` its configuration. ``to_trial`` gives the trial of a run that has ended,
-    None if its values are not finite.
+    trial, ``experiment`` its configuration. ``to_trial`` gives the trial of a run that has ended;
+    None if Optuna is to count it as failed.
     """
 
     root: Path
@@ -91,7 +91,10 @@ class Study:
         """
         trial = self._running[name]
         curve = {step: value for step, value in curve.items() if step < self._last_step}
-        return next((step for step in self._report(name, curve) if trial.should_prune()), None)
+        for step in self._report(name, curve):
+            if trial.should_prune():
+                return step
+        return None
 
     def end(self, name: str, run: Run | None) -> None:
         """Tell Optuna how a run ended; None means that it was given up."""

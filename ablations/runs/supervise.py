@@ -145,7 +145,11 @@ def _signal_orphan(directory: Path, name: str, number: signal.Signals) -> bool:
 
 
 def _publish(directory: Path, root: Path, name: str, how: str) -> AttemptEnd | None:
-    """Give an ended run its final name; None if it has not ended, or another attempt took it."""
+    """Give an ended run its final name; None if it has not ended, or another attempt took it.
+
+    Args:
+        how: what the user reads of a pruned run
+    """
     stem = root / name
     run = read_run(directory, name)
     if not run.is_at_end:

@@ -101,8 +101,8 @@ def _ends(counts: Sequence[int]) -> str:
 
 def _powers(found: Measurements, name: str, cost: str) -> str:
     """A layer's cost as powers of n and d: ``n^1.98·d^1.02``."""
-    fitted = {"n": _fit(found, name, cost, 0), "d": _fit(found, name, cost, 1)}
-    return "·".join(f"{letter}^{each[0]:.2f}" for letter, each in fitted.items() if each)
+    fits = {"n": _fit(found, name, cost, 0), "d": _fit(found, name, cost, 1)}
+    return "·".join(f"{letter}^{fit[0]:.2f}" for letter, fit in fits.items() if fit)
 
 
 def _exponents(found: Measurements) -> Grid:

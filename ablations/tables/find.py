@@ -166,8 +166,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``--seeds``, such as ``1-3,7``, in order."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", part)
+        first, last = 1, 0  # which is refused
+        if match is not None:
+            first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + _MOST_SEEDS:
             raise InputError(
                 f"--seeds holds {part!r}, but takes whole numbers and ranges such as 1-5,7, of at "

@@ -42,7 +42,7 @@ class OwnMeasure:
 
     @property
     def measure(self) -> Measure:
-        """It as one of the table's measures."""
+        """The measure in the form of the built-in ones."""
         return Measure(
             name=self.name,
             label=self.label,

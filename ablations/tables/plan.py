@@ -27,8 +27,9 @@ _MEASURES_OF_TASK = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow(Row):
-    """A row with its ``scaled`` changes: as they are run, with what the scale sets only for it.
+    """A row at a scale.
 
+    ``scaled`` are its changes as they are run, and what the scale sets for this row alone.
     ``corpus`` is None if it is the base's. ``seeds`` is empty for a row that is not to be run.
     """
 

@@ -148,7 +148,7 @@ class Scale(Divisors):
             yield f"kept from the table's base: {', '.join(kept)}"
 
     def steps(self, steps: int) -> int:
-        """The scaled number of ``steps``, which are 100,000 for the paper's base."""
+        """The scaled number of ``steps``, which are 100,000 for the paper's base; at least 1."""
         return max(min(1, steps), steps * self.max_steps // _PAPER_STEPS)
 
     def _replaced(self, base: Config, settings: Settings) -> dict[str, Value]:

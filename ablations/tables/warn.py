@@ -46,15 +46,15 @@ def stale_rows(runs: Iterable[Run]) -> Iterator[str]:
 
 def warnings_of_runs(configs: Mapping[str, Config], devices: Iterable[str]) -> Iterator[str]:
     """Likely mistakes in configurations (by name) that do not depend on a table."""
-    long: dict[str, list[str]] = {}
+    by_share: dict[str, list[str]] = {}
     for name, config in configs.items():
         warm_up, steps = config.training.warmup_steps, config.training.max_steps
         if 3 * warm_up > steps:
-            long.setdefault(f"{warm_up:,} of {steps:,} steps", []).append(name)
-    if long:
+            by_share.setdefault(f"{warm_up:,} of {steps:,} steps", []).append(name)
+    if by_share:
         shares = "; ".join(
             f"{share} in {'all' if len(names) == len(configs) else ', '.join(names)}"
-            for share, names in long.items()
+            for share, names in by_share.items()
         )
         yield (
             f"a warm-up of more than a third of the steps: {shares}: raise max_steps, or lower "

@@ -46,10 +46,10 @@ def _marked(piece: str) -> str:
 
 def join_words(attention: Attention) -> Attention:
     """Weights between words: summed over a key's word-pieces, averaged over a query's."""
-    queries, words = _words(attention.queries)
-    keys, read = _words(attention.keys)
-    weights = queries / queries.sum(1, keepdim=True) @ attention.weights @ keys.T
-    return Attention(queries=words, keys=read, weights=weights)
+    of_query, queries = _words(attention.queries)
+    of_key, keys = _words(attention.keys)
+    weights = of_query / of_query.sum(1, keepdim=True) @ attention.weights @ of_key.T
+    return Attention(queries=queries, keys=keys, weights=weights)
 
 
 def _words(pieces: Sequence[str]) -> tuple[Tensor, list[str]]:

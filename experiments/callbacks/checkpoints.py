@@ -25,7 +25,7 @@ from transformer.files import rename, replacing
 _MOMENTS = "optimizer_states"
 # Resuming falls back on the second newest if the newest is damaged.
 _FEWEST_KEPT = 2
-# Where Lightning reads a checkpoint.
+# The file and the functions in which Lightning reads a checkpoint.
 _RESTORING = (
     "checkpoint_connector.py",
     ("resume_start", "_restore_modules_and_callbacks", "restore_training_state"),

@@ -46,8 +46,8 @@ def completes_step(trainer: Trainer) -> bool:
 
 
 class Clock(Callback):
-    """Counts the seconds of training, validation included, and its tokens without padding, on all
-    devices and over all sessions of a run.
+    """Counts the wall-clock seconds of training, validation included, and the tokens of all
+    devices, without padding, over all sessions of a run.
     """
 
     def __init__(self) -> None:

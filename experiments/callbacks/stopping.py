@@ -68,10 +68,10 @@ class StopEarly(Callback):
         if not completes_step(trainer):
             return
         received = self._received is not None
-        up = trainer.is_global_zero and self._clock.seconds >= self._max_seconds
+        time_is_up = trainer.is_global_zero and self._clock.seconds >= self._max_seconds
         if self._ranks is not None:
-            received, up = self._ranks.exchange(received, up)
-        if up:
+            received, time_is_up = self._ranks.exchange(received, time_is_up)
+        if time_is_up:
             trainer.should_stop = True
         if received:
             self._ending = True

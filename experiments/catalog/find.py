@@ -71,8 +71,8 @@ def experiment_of_file(path: Path, like: str | None = None) -> Experiment:
         raise InputError(f"{path} declares an EXPERIMENT with settings of its own: give no --like")
     if not isinstance(found, Experiment):
         raise InputError(f"{path}: no CORPUS = Corpus(…) and no EXPERIMENT = Experiment(…) in it")
-    anchor = found.config.data.corpus.placed(path.parent)
-    return dataclasses.replace(found, config=override(found.config, corpus=anchor))
+    placed = found.config.data.corpus.placed(path.parent)
+    return dataclasses.replace(found, config=override(found.config, corpus=placed))
 
 
 def searched() -> dict[Path, Experiment]:
@@ -87,6 +87,7 @@ def searched() -> dict[Path, Experiment]:
 
 
 def _of_search(name: str) -> Experiment:
+    """The best of a search in ``runs`` by its name, or an error that says what to name instead."""
     every = searched()
     found = [path for path, experiment in every.items() if experiment.name == name]
     if not found and (Path(name) / CONFIG_FILE).is_file():

@@ -19,10 +19,10 @@ FILES = "files:"
 # With a region or a script, as in zh-CN or eng_Latn.
 _LANGUAGE = r"([a-z]{2,3}(?:-[A-Z]\w+|_\w+)?)"
 _LANGUAGES = re.compile(rf":{_LANGUAGE}-{_LANGUAGE}$")
-# The most bytes of training text, both languages unpacked, for which an experiment's settings suit,
-# and those of the scale that has its corpus. The built-in corpora have 0.44 MB (CLDR) and 3.9 MB
-# (Multi30k) and, at 270 bytes a pair as in newstest, 54 MB (News Commentary) and 1.2 GB (WMT14): a
-# text gets the settings that were chosen on the corpus nearest in size, by ratio.
+# The most bytes of training text, both languages unpacked, that an experiment suits, as does the
+# scale with its corpus. The built-in corpora have 0.44 MB (CLDR) and 3.9 MB (Multi30k) and, at 270
+# bytes a pair as in newstest, 54 MB (News Commentary) and 1.2 GB (WMT14): a text gets the settings
+# that were chosen on the corpus nearest in size, by ratio.
 _SUITED = ((10**6, "cldr"), (15 * 10**6, "multi30k"), (250 * 10**6, "wmt14_en_de_small"))
 _LARGEST = "wmt14_en_de_base"
 # At most one word-piece for this many bytes: CLDR and Multi30k have one for 880 and 980.
@@ -59,7 +59,8 @@ class Amount:
 
     def __str__(self) -> str:
         pairs = f"{self.pairs:,} pairs, " if self.pairs else ""
-        return f"{pairs}{size(self.bytes) if self.bytes > 10**5 else f'{self.bytes:,} bytes'}"
+        amount = size(self.bytes) if self.bytes > 10**5 else f"{self.bytes:,} bytes"
+        return f"{pairs}{amount}"
 
 
 def amount_of(corpus: Corpus) -> Amount:

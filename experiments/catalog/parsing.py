@@ -31,7 +31,7 @@ def paper(corpus: Corpus) -> Config:
         model=ModelConfig(vocab_size=16_000, num_layers=4, d_model=1024, d_k=128, d_v=128),
         data=DataConfig(corpus=corpus, max_length=512),
         training=TrainingConfig(average_checkpoints=5),
-        # Output up to input + 300.
+        # Output is at most 300 word-pieces longer than the input.
         decoding=DecodingConfig(beam_size=21, length_penalty=0.3, max_extra_length=300),
     )
 

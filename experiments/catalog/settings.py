@@ -83,11 +83,16 @@ def _with_options(
         section, _ = config_fields()[of]
         name: str | None = getattr(getattr(config, section), of)
         prefix = f"{class_name(name or '')}."
-        own = {x.removeprefix(prefix): left.pop(x) for x in [*left] if x.startswith(prefix)}
+        own: dict[str, str] = {}
+        for setting in [*left]:
+            if setting.startswith(prefix):
+                own[setting.removeprefix(prefix)] = left.pop(setting)
         if name is None or not (own or of in values):
             continue
         known = declared_options(name)
-        given = {x: _parse(x, known[x].kind, y) if x in known else y for x, y in own.items()}
+        given: dict[str, object] = {}
+        for option, text in own.items():  # resolve() refuses unknown ones
+            given[option] = _parse(option, known[option].kind, text) if option in known else text
         before = dict(getattr(getattr(config, section), field))
         config = override(config, **{field: resolve(name, {**before, **given})})
         shown |= {f"{prefix}{x}": value for x, value in given.items()}

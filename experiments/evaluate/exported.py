@@ -88,9 +88,9 @@ class ExportedModel(Translator):
                 batch_type="tokens",
                 max_input_length=0,
             )
-        found = [found.log_probs for found in scored]
+        log_probs = [result.log_probs for result in scored]
         references = [text.references[row] for row in rows.tolist()]
-        return Perplexity.of(-sum(map(sum, found)), sum(map(len, found)), references)
+        return Perplexity.of(-sum(map(sum, log_probs)), sum(map(len, log_probs)), references)
 
 
 def search(
@@ -115,8 +115,8 @@ def search(
         return len(sources[row])
 
     # A call has one limit for all of its sentences, and ours depends on the length.
-    for pieces_of_each, alike in groupby(sorted(range(len(sources)), key=length), key=length):
-        rows = list(alike)
+    for source_length, group in groupby(sorted(range(len(sources)), key=length), key=length):
+        rows = list(group)
         with _kept_threads():
             results = translator.translate_batch(
                 [[pieces[piece] for piece in sources[row][:-1]] for row in rows],
@@ -125,7 +125,7 @@ def search(
                 max_batch_size=_TOKENS_PER_BATCH,
                 batch_type="tokens",
                 max_input_length=0,
-                max_decoding_length=min(pieces_of_each + config.max_extra_length, MAX_PIECES),
+                max_decoding_length=min(source_length + config.max_extra_length, MAX_PIECES),
                 min_decoding_length=0,
             )
         for row, result in zip(rows, results, strict=True):

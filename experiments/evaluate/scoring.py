@@ -234,7 +234,7 @@ def evaluate_run(
         text = text_of_split(trained.experiment, split, recorded_data(directory))
     with show_progress("evaluate", len(text.sources)) as shown:
         scores = score(trained, text, hypotheses_file=output, on_progress=shown)
-    found = Averaged(checkpoints=1, **scores.by_field)
+    found = Averaged(checkpoints=1, **scores.by_field)  # whose count is not printed
     line = score_line(split if source is None else "text", found)
     print(f"{line}, per character {found.perplexity_per_char:.3f}")
     signatures = signature_lines(scores.signatures)

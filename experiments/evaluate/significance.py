@@ -143,8 +143,8 @@ def compare_lines(
         System(name=name, bleu=x.score, low=max(x.mean - x.ci, low), high=min(x.mean + x.ci, high))
         for (name, _), x in zip((first, second), results, strict=True)
     ]
-    # sacreBLEU counts trials above the difference. Those that keep or exchange all lines that
-    # differ are as large, so that a few such lines are no evidence.
+    # sacreBLEU counts the trials with a larger difference. Of all ways to exchange the lines that
+    # differ, two give exactly this one, none and all, so p cannot be below their share.
     differing = sum(one != other for one, other in zip(first[1], second[1], strict=True))
     least = 0.5 ** (differing - 1) if found[0].bleu != found[1].bleu else 1.0
     return Significance(

@@ -94,7 +94,9 @@ class TrainedParser(TrainedModel):
 
     def as_shown(self, found: str, line: str) -> str:
         """The tree in brackets; nothing for a sentence that is too long."""
-        return to_penn(delinearise(found, line.split())) if found or not line else found
+        if line and not found:
+            return ""
+        return to_penn(delinearise(found, line.split()))
 
     def score(self, text: Text, hypotheses: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """EVALB's scores; it has no signature and takes one reference."""

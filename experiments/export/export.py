@@ -180,7 +180,7 @@ def _earlier(place: Path) -> Path:
 
 
 def _take_back(place: Path) -> None:
-    """Give an earlier export its name back, and remove the new one, if a kill has left them so."""
+    """Undo an export that was killed: give an earlier one its name back, and remove the new one."""
     if _earlier(place).exists() and not place.exists():
         rename(_earlier(place), place)
     for left in (_earlier(place), _new(place)):

@@ -95,13 +95,13 @@ def script() -> str:
 
 def _apart(work: Callable[[Any], Drawn], given: object) -> Drawn:
     """Call ``work``, a function of this module, in a separate process, and return its result."""
-    found = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
+    folders = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
     try:
         ended = subprocess.run(
             [sys.executable, "-P", "-m", __name__, work.__name__, str(_SECONDS)],
             input=pickle.dumps(given),
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
             check=False,
         )
     except OSError as error:  # as of a machine that starts no more processes

@@ -22,7 +22,7 @@ from transformer.errors import InputError
 from transformer.files import check_plain, read_text, within, write_atomically
 
 SUMS_FILE = "SHA256SUMS"
-_MOST_BYTES = 2**36  # to read more would take minutes
+_MOST_BYTES = 2**36  # of a file: a larger one is refused rather than read for many minutes
 # Files that no later command writes: not the log, the progress, attempts, exports or W&B's files.
 RECORDS = (
     *(CONFIG_FILE, DATA_FILE, SOURCE_FILE, METRICS_FILE),

@@ -55,7 +55,7 @@ class Collection:
 
     def __init__(self, path: Path, below: str = "") -> None:
         self.path, self._below = path, below
-        self._problems: dict[tuple[str, str], str] = {}  # of a file with a checksum
+        self._problems: dict[tuple[str, str], str] = {}  # by a file's name and checksum
 
     @cached_property
     def lines(self) -> Mapping[str, Line]:
@@ -98,9 +98,10 @@ class Collection:
             if problem
         ]
         for name, content in line.contents.items():
-            if _sha256(to_json(content).encode()) != line.files.get(name) and (
-                problems or not self._has_other_form(line, name)
-            ):
+            if _sha256(to_json(content).encode()) == line.files.get(name):
+                continue
+            # The archive is opened only if nothing is wrong so far.
+            if problems or not self._has_other_form(line, name):
                 problems.append(f"{name} of {line.name} in {self.path / RUNS_FILE} {CHANGED}")
         if problems:
             raise InputError(f"{'; '.join(problems)}: restore it")

@@ -17,7 +17,7 @@ CONFIG_FILE = "config.json"
 DATA_FILE = "data.json"
 # The source of the user's own classes, as it was when the run began.
 SOURCE_FILE = "source.json"
-# Where those files are on this machine; never copied.
+# Where the files with that source are on this machine; never copied.
 PLACES_FILE = "source-places.json"
 CHECKPOINTS = "checkpoints"
 # Where an export says from which weights it was made.

@@ -95,8 +95,8 @@ def _is_sound(checkpoint: Path) -> bool:
             torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
         return is_whole
     except Exception as error:  # a damaged byte makes zipfile and torch raise almost anything
-        is_short = isinstance(error, MemoryError) or "annot allocate memory" in str(error)
-        if is_short or (isinstance(error, OSError) and error.errno not in _OF_DAMAGE):
+        no_memory = isinstance(error, MemoryError) or "annot allocate memory" in str(error)
+        if no_memory or (isinstance(error, OSError) and error.errno not in _OF_DAMAGE):
             raise  # lack of memory or of rights, or a file server that is away: no damage
         if is_whole and not isinstance(error, OSError) and _OF_CONTENTS not in str(error):
             reason = str(error).rpartition("WeightsUnpickler error: ")[2].split(". ")[0].strip()
@@ -154,7 +154,7 @@ def to_samples(content: dict[str, Any] | None, where: str) -> list[Sample]:
 
 
 def read_metrics(directory: Path) -> list[list[str]]:
-    """The fields of each line of ``metrics.csv`` below the header."""
+    """The fields of each line of ``metrics.csv`` below the header; none without the file."""
     return _read_lines(directory / METRICS_FILE, COLUMNS)
 
 

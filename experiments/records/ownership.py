@@ -18,8 +18,8 @@ from transformer.variant import current
 
 # A run whose process has just been killed may hold its lock for a moment longer.
 _LOCK_SECONDS = 10
-# The variables in which launchers give a process a rank, those in which Lightning looks for it, in
-# that order, and those of torchrun.
+# How the variables begin, or end, in which launchers give a process a rank; those in which
+# Lightning looks for it, in that order; and those of torchrun.
 _OF_LAUNCHERS = ("MASTER_", "SLURM_NTASKS", "TORCHELASTIC_")
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCALID", "NODEID", "PROCID")
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
@@ -30,7 +30,12 @@ LOST_RANK = "a process of this run was killed, or ended early: the same command 
 
 
 def claim(directory: Path, experiment: Experiment) -> None:
-    """Write the experiment into ``directory`` unless another is there; its text may have moved."""
+    """Write the experiment into ``directory``, in place of one that differs only in where its text
+    lies.
+
+    Raises:
+        InputError: if another configuration is there.
+    """
     check_configuration(directory, experiment)
     if not (directory / CONFIG_FILE).exists() or load_experiment(directory) != experiment:
         write_json(directory / CONFIG_FILE, to_dict(experiment))

@@ -39,7 +39,7 @@ def own_name() -> str:
 
 
 def is_running(name: str) -> bool | None:
-    """Whether that process has not ended; None if it is unknown, on another machine."""
+    """Whether that process has not ended; None if that is unknown, as on another machine."""
     pid = pid_of(name)
     if pid is None or not name.endswith(f":{_machine()}"):
         return None

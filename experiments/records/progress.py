@@ -93,7 +93,9 @@ class Progress:
 
 
 def printable(text: str) -> str:
-    """Strip control characters, which could write anything to a terminal."""
+    """Strip control characters, which could write anything to a terminal; white space is kept as
+    spaces.
+    """
     return "".join(
         x if x.isprintable() else " " if x.isspace() else "" for x in _ESCAPES.sub("", text)
     )

@@ -76,7 +76,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A snapshot of one run: how its newest attempt stands, or how it ended. None is unknown.
+    """A snapshot of one run: how its newest attempt stands, or how it ended; None means unknown.
 
     ``name`` is its path below the folder of its table or search, ``base/seed-1`` or
     ``trial-0003``, and ``directory`` where its files are. ``state`` is ``running``, ``failed``,

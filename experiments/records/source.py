@@ -42,7 +42,7 @@ def source_warnings(runs: Iterable[Run]) -> Iterator[str]:
     although the definition of their class has not.
     """
     known: dict[str, bool] = {}  # seeds have the same record
-    changed: dict[str, str] = {}
+    changed: dict[str, str] = {}  # rows, or trials with an empty row
     for run in runs:
         if (record := run.source) is None:
             continue
