@@ -72,9 +72,9 @@ def measure_driver(runs: int, places: int, seconds: float) -> None:
                 shown_at = time.monotonic()
 
         driver = Driver(planned, executor, planned.names, Options(), note=lambda _: None, show=show)
-        own = time.thread_time()
+        before = time.thread_time()
         driver.run()
-        spent = 1000 * (time.thread_time() - own) / len(planned.names)
+        spent = 1000 * (time.thread_time() - before) / len(planned.names)
         took = time.monotonic() - began
         print(
             f"{len(planned.names):,} runs at {places} places in {took:.0f} s: {spent:.1f} ms of "

@@ -39,7 +39,8 @@ class Stage:
     Attributes:
         name: the name of the stage
         results: the name of its results in the folder of the work, which stages may share
-        words: ``{results}`` stands for the path of its results, ``{minutes}`` for what is left
+        words: those after ``-m``; ``{results}`` stands for the path of its results, ``{minutes}``
+            for what is left
         is_table: whether it drives runs, which share each GPU, as many as there are cores for it;
             any other stage begins from the start at each call
     """

@@ -39,11 +39,11 @@ def profile(
         seconds = train()
         activities = [activity.CPU, activity.CUDA] if is_gpu else [activity.CPU]
         # There is one cycle alone; without acc_events, torch 2.11 warns that others are lost.
-        with torch.profiler.profile(activities=activities, acc_events=True) as found:
+        with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
             train()
     spent = {
         event.key: 1e-6 * (event.self_device_time_total if is_gpu else event.self_cpu_time_total)
-        for event in found.key_averages()
+        for event in profiler.key_averages()
         # Not the ranges around kernels that are listed themselves.
         if not event.is_user_annotation and (event.device_type.name == "CUDA") == is_gpu
     }

@@ -57,9 +57,10 @@ def parts_of_bleu(runs: Sequence[Run]) -> str:
         assert run.experiment is not None
         references = text_of_split(run.experiment, "valid").references
         lines = hypotheses_path(run.files, "valid").read_text(encoding="utf-8").splitlines()
-        found = metric._extract_corpus_statistics(lines, [references])
-        statistics_of_lines.append(found)
-        lengths.append(math.log(sum(each[0] for each in found) / sum(each[1] for each in found)))
+        of_run = metric._extract_corpus_statistics(lines, [references])
+        statistics_of_lines.append(of_run)
+        ours, theirs = (sum(of_line[side] for of_line in of_run) for side in (0, 1))  # in tokens
+        lengths.append(math.log(ours / theirs))
     table = np.array(statistics_of_lines)  # (seeds, lines, statistics)
     whole = _scores(metric, table)
     total = float(np.var(whole, ddof=1))

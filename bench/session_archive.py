@@ -13,7 +13,7 @@ from experiments.records.outputs import is_regular, step_checkpoints
 from experiments.records.result import RESULT_FILE
 from transformer.config import TrainingConfig
 
-_PACKED = 0.92  # size of a packed checkpoint over its own
+_PACKED = 0.92  # the share of its size that a checkpoint takes in the archive
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,10 @@ class TrainingConfig:
     ``also_average`` of them is scored on the validation set as well. Checkpoints are written every
     ``checkpoint_every_steps`` or, if set, every ``checkpoint_every_minutes`` of training, which is
     10 in the paper. ``compile`` lets ``torch.compile`` fuse the operations between the matrix
-    products; by default it does so from ``d_model`` 256 on one GPU, see
-    :mod:`transformer.training.step_kinds`. Rounding and dropout masks then differ. ``method`` names
-    a subclass of ``TransformerModule`` that trains in another way, and ``method_options`` its
-    arguments; None is the paper's method.
+    products, which changes rounding and dropout masks; by default it does so from ``d_model`` 256
+    on one GPU, and False leaves out CUDA graphs too, see :mod:`transformer.training.step_kinds`.
+    ``method`` names a subclass of ``TransformerModule`` that trains in another way, and
+    ``method_options`` its arguments; None is the paper's method.
     """
 
     seed: int = 1

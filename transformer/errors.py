@@ -17,8 +17,9 @@ _ADDRESS = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """``text`` with its addresses as they may be shown and recorded: without a user and a password,
-    and with ``?…`` in place of a query, which may hold a token.
+    """``text`` with its addresses as they may be shown and recorded.
+
+    They lose user and password, and have ``?…`` in place of a query, which may hold a token.
     """
 
     def shown(address: re.Match[str]) -> str:
@@ -40,8 +41,9 @@ class InputError(Exception):
 
 
 class BlockedError(InputError):
-    """What a run needs is missing, has changed or is in use; once that is fixed, the same command
-    continues.
+    """What a run needs is missing, has changed or is in use.
+
+    Once that is fixed, the same command continues.
     """
 
 

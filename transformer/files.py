@@ -65,8 +65,10 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def check_plain(path: Path, most: int = _MOST_COPIED) -> None:
-    """Check that ``path`` is a plain file of at most so many bytes, or nothing, before a library
-    opens it by its name.
+    """Check, before a library opens ``path``, that it is a plain file or nothing.
+
+    Raises:
+        InputError: if it is something else, or has more than ``most`` bytes.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         status = path.lstat()

@@ -49,10 +49,10 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Record:
-    """The files of ``classes``, the names of the user's own.
+    """The text of the files of a run with ``classes`` of the user's own.
 
-    ``files`` has the text of each file, by the module of a class and the path from that module's
-    folder; a file that lies far from there has the name of its module in place of a path.
+    ``files`` has it by the module of a class and the path from that module's folder; a file that
+    lies far from there has the name of its own module in place of a path.
     """
 
     rule: int = _RULE
@@ -101,11 +101,11 @@ def has_changed_since(record: Mapping[str, Any], places: Mapping[str, Any] | Non
         places: where the files of the classes were, for those whose place is not known now; none
             is imported
     """
-    if (found := _read(record)) is None:
+    if (parsed := _read(record)) is None:
         return False
-    here, needed, near = _places(found.files, places or {}), set[str](), set[Path]()
+    here, needed, near = _places(parsed.files, places or {}), set[str](), set[Path]()
     try:
-        for name in found.classes:
+        for name in parsed.classes:
             if (file := here.get(split_name(name)[0])) is None:
                 return False
             statements, paths = _near(name, file)
@@ -113,10 +113,11 @@ def has_changed_since(record: Mapping[str, Any], places: Mapping[str, Any] | Non
                 return False
             needed |= statements
             near |= paths
-        files = list(_compared(found, here))
+        files = list(_compared(parsed, here))
     except (InputError, OSError, ValueError, RecursionError):  # not Python now
         return False
-    walked = {_lines(text) for path, *both in files if path in near for text in both}
+    texts = {text for path, before, now in files if path in near for text in (before, now)}
+    walked = {_lines(text) for text in texts}
     reflects = any(_REFLECTION.search(line) for lines in walked for line, _ in lines)
     for path, before, now in files:
         reached = needed if path in near and not reflects else None

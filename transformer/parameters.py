@@ -70,7 +70,7 @@ def resolve(name: str, given: Mapping[str, object]) -> Options:
 
 
 def _options_of(module: str, kind: str, file: Path) -> dict[str, Option] | None:
-    """The options of a class in a file; None if it is not there, or declares none."""
+    """The options of a class in a file; None if the class, or any ``__init__``, is not found."""
     tree = ast.parse(file.read_bytes())
     found = [x for x in ast.walk(tree) if isinstance(x, ast.ClassDef) and x.name == kind]
     if not found:

@@ -177,8 +177,10 @@ class _Folder:
     path: Path
 
     def imported(self, file: Path, statement: ast.stmt, name: str) -> Iterator[tuple[Path, str]]:
-        """The names that a statement imports from the folder, with their files; all names of a
-        module that is imported as a whole. If the statement binds ``name``, only that counts.
+        """The names that a statement imports from the folder, with their files.
+
+        Of a module that is imported as a whole these are all its names. Of an import that binds
+        ``name``, only what it binds to that counts.
         """
         takes_all = isinstance(statement, _Definition) or not _binds(statement, name)
         for node in ast.walk(statement):
@@ -213,11 +215,13 @@ class _Folder:
 
     def _find(self, module: str) -> Path | None:
         """The file of a module or a package, if it is in the folder."""
-        inside = module.removeprefix(f"{self.package}.") if self.package else module
-        is_of_others = inside == module if self.package else is_installed(module)
-        if not module or is_of_others:
+        if not module:
             return None
-        return module_file(self.path, inside)
+        if not self.package:
+            return None if is_installed(module) else module_file(self.path, module)
+        if not module.startswith(f"{self.package}."):
+            return None
+        return module_file(self.path, module.removeprefix(f"{self.package}."))
 
 
 def _called_module(call: ast.Call) -> str:

@@ -9,9 +9,7 @@ import textwrap
 
 
 def line_width() -> int | None:
-    """The width of the terminal in letters, or ``COLUMNS``; None if output goes elsewhere, where
-    lines stay whole.
-    """
+    """``COLUMNS``, or the width of the terminal in letters; None if output goes elsewhere."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns
     return None

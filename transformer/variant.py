@@ -208,12 +208,12 @@ def _refuse_unused_methods(variant: type[Transformer]) -> None:
     for name in sorted({name for kind in kinds for name in vars(kind)}):
         if hasattr(Transformer, name) or not _is_of_training(name, getattr(variant, name)):
             continue
-        door = "class Mine(TransformerModule): …, and row(…, method=Mine)"
+        hint = "class Mine(TransformerModule): …, and row(…, method=Mine)"
         if name == "optimizer":
-            door = f"def optimizer(self): … of self.model in {door}"
+            hint = f"def optimizer(self): … of self.model in {hint}"
         raise InputError(
             f"{variant.__name__} in {inspect.getfile(variant)} has {name}, which is not called: a "
-            f"variant is only a model, and how it is trained is a method of its own; write {door}"
+            f"variant is only a model, and how it is trained is a method of its own; write {hint}"
         )
 
 
@@ -228,8 +228,10 @@ def _is_of_training(name: str, value: object) -> bool:
 
 
 def variant_name(variant: type[nn.Module] | Callable[..., Any] | str) -> str:
-    """The name of a class or a function, which is given itself, as ``module:Class``, or as
-    ``FILE.py:Class``; such a file is trusted.
+    """The name of a class or a function, with the digest of its source now.
+
+    Args:
+        variant: the class itself, ``module:Class`` or ``FILE.py:Class``; such a file is trusted
 
     Raises:
         InputError: if there is no such class.

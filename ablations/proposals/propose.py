@@ -80,9 +80,9 @@ def try_proposal(
         planned = desk.plan_row(proposal)
         known = desk.find(planned)
         before = desk.ledger.tried.get(known.name) if known else None
+        desk.make_base()  # whose spread every answer needs
         if before is not None and before.verdict != Verdict.NONE:
             return answer_of(desk, before, repeated=True)
-        desk.make_base()
         if known is None:
             kept = keep_sources(root, len(desk.plan.rows), proposal)
             known = desk.plan_row(replace(kept, name=desk.free_name(proposal.name)))

@@ -15,6 +15,7 @@ from ablations.report.table_numbers import TableNumbers
 from ablations.search.space import Hyperparameter
 from ablations.search.trials import best
 from ablations.tables.changes import COLUMNS, columns
+from ablations.tables.tune import Tune
 from experiments.records.estimate import CONFIDENCE, Estimate
 from experiments.records.progress import RunState, printable
 from experiments.records.result import Measure, Result, in_words, valid_scores
@@ -23,7 +24,7 @@ from transformer import formats
 from transformer.config import Config
 
 # A subject of the checklists, and what the records say of it, in lines.
-Subject = tuple[str, list[str]]
+Answer = tuple[str, list[str]]
 _YOURS = "yours to answer"
 
 
@@ -43,7 +44,7 @@ def checklist(folder: TableFolder | SearchFolder) -> str:
     return "\n".join(lines)
 
 
-def _of_table(folder: TableFolder) -> Iterator[Subject]:
+def _of_table(folder: TableFolder) -> Iterator[Answer]:
     table = compute_numbers(folder)
     plan, rows = table.plan, [row for row in table.rows if row.results]
     runs = [run for row in table.rows for run in row.runs]
@@ -59,10 +60,7 @@ def _of_table(folder: TableFolder) -> Iterator[Subject]:
             settings = (f"{name} {row.settings[name]}" for name in sorted(row.changed))
             changes.append(f"{row.name}: {', '.join(settings)}")
     yield "setup", [*_base(plan.base), *changes, f"all settings: {PLAN_FILE}"]
-    yield (
-        "search",
-        ["this table searched nothing: if its settings come from a search, add that search's"],
-    )
+    yield "search", [*_tuning(plan.tune)]
     seeds = (
         f"{row.name} {len(row.results)} of {len(row.seeds)}" for row in table.rows if row.seeds
     )
@@ -70,6 +68,18 @@ def _of_table(folder: TableFolder) -> Iterator[Subject]:
     yield "runs", [f"finished runs by row: {', '.join(seeds)}", f"{trained} ({_seeds(table)})"]
     yield "scores", [*_scores(table)]
     yield "code", [*_code(table.results), f"`{_command(table)}`"]
+
+
+def _tuning(tune: Tune | None) -> Iterator[str]:
+    if tune is None:
+        yield "this table searched nothing: if its settings come from a search, add that search's"
+        return
+    factors = ", ".join(f"{factor:g}" for factor in tune.factors)
+    yield (
+        f"learning rate of each row, the base's included: its source's times {factors}, and one "
+        f"factor more if the best is at an end; the one with the lowest perplexity on the "
+        f"validation set in seed {tune.seed} is reported, with other seeds"
+    )
 
 
 def _base(base: Config) -> Iterator[str]:
@@ -113,7 +123,7 @@ def _estimate(found: Estimate, measure: Measure) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _of_search(folder: SearchFolder) -> Iterator[Subject]:
+def _of_search(folder: SearchFolder) -> Iterator[Answer]:
     search, trials = folder.plan, folder.trials()
     runs = [folder.read(trial.name) for trial in trials if trial.values]
     results = [trial.result for trial in trials if trial.result]
@@ -164,7 +174,7 @@ def _range(parameter: Hyperparameter) -> str:
     return f"{parameter.low:g} to {parameter.high:g}, {kind}"
 
 
-def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject]:
+def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Answer]:
     """What is known of each corpus."""
     corpora = {config.data.corpus.name: config.data for config in configs}
     licence: list[str] = []
@@ -188,7 +198,7 @@ def _of_data(configs: Sequence[Config], runs: Sequence[Run]) -> Iterator[Subject
     yield from _of_recorded_data(runs)
 
 
-def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Subject]:
+def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Answer]:
     """The splits and the sources of the text, for all data that runs recorded."""
     splits: dict[str, None] = {}
     sources: dict[str, None] = {}
@@ -205,7 +215,7 @@ def _of_recorded_data(runs: Sequence[Run]) -> Iterator[Subject]:
     yield "sources", [*sources]
 
 
-def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterator[Subject]:
+def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterator[Answer]:
     """The infrastructure, compute, packages and measures of finished runs."""
     known = dict(facts_of_results(results, trained))
     if not known:

@@ -118,7 +118,7 @@ def regime_grid(ratios: Sequence[Ratio]) -> Grid:
     """Our numbers next to the paper's."""
     lines: list[list[str]] = []
     for name, ours, paper in ratios:
-        lines.append([name, f"{ours:.3g}" if ours else formats.MISSING, f"{paper:g}"])
+        lines.append([name, formats.MISSING if ours is None else f"{ours:.3g}", f"{paper:g}"])
     return Grid.of(("number", "here", "paper"), lines)
 
 
@@ -127,7 +127,7 @@ def regime_warning(ratios: Sequence[Ratio]) -> str:
     far = [
         f"{name} {ours:.3g} (paper {paper:g})"
         for name, ours, paper in ratios
-        if ours and not 1 / _FAR <= ours / paper <= _FAR
+        if ours is not None and not 1 / _FAR <= ours / paper <= _FAR
     ]
     if not far:
         return ""

@@ -109,8 +109,11 @@ class BatchPlan:
         places = np.arange(self._cuts[cut], self._cuts[cut + 1])
         # A batch may end one bucket and begin the next.
         buckets = np.searchsorted(self._ends, places, "right")
-        found = np.unique(buckets).tolist()
-        return np.concatenate([self._drawn(epoch, x, places[buckets == x]) for x in found])
+        drawn = [
+            self._drawn(epoch, bucket, places[buckets == bucket])
+            for bucket in np.unique(buckets).tolist()
+        ]
+        return np.concatenate(drawn)
 
     def _order_of(self, epoch: int) -> Integers:
         if self._order is None or self._order[0] != epoch:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from transformer.data.store import Integers, Tokens
 
-# How much longer the longest pair of a bucket may be than its shortest. Batches of similar lengths
-# on both sides would have less padding, but consist of phrases of one kind, and training stalls:
-# sorted by the ratio of the sides within a bucket, batches are 96 % full instead of 91 %, and the
-# built-in corpus ends at perplexity 9.7 instead of 1.6.
+# How many times as long as the shortest pair of a bucket the longest may be. Batches of similar
+# lengths on both sides would have less padding, but consist of phrases of one kind, and training
+# stalls: sorted by the ratio of the sides within a bucket, batches are 96 % full instead of 91 %,
+# and the built-in corpus ends at perplexity 9.7 instead of 1.6.
 _RATIO = 1.1
 _PAIRS_FILE, _BOUNDS_FILE = "by_length.u32", "buckets.i64"
 _AT_ONCE = 2**20
@@ -42,10 +42,10 @@ class Buckets:
         tokens = np.zeros((256, 2), dtype=np.int64)
         for start in range(0, len(lengths), _AT_ONCE):
             part = lengths[start : start + _AT_ONCE]
-            found = _bucket(part.max(axis=1))
-            number[start : start + _AT_ONCE] = found
+            buckets = _bucket(part.max(axis=1))
+            number[start : start + _AT_ONCE] = buckets
             for side in (0, 1):
-                np.add.at(tokens[:, side], found, part[:, side])
+                np.add.at(tokens[:, side], buckets, part[:, side])
         sizes = np.bincount(number, minlength=256)
         used = np.flatnonzero(sizes)
         # Collecting one bucket at a time takes less memory than sorting all pairs by bucket.

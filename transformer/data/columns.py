@@ -21,9 +21,10 @@ def find_columns(
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """The languages of a table, source first, and its columns that hold them.
 
-    Its first line may name the columns: two codes of languages, ``source`` and ``target``, ``src``
-    and ``tgt``, or among others those of ``languages``. Without names the columns are ``1``, the
-    source, and ``2``; then ``languages`` must be given.
+    Its first line may name the columns: two codes of languages and nothing else or, with
+    ``languages`` given, also among other columns, these two codes, ``source`` and ``target``, or
+    ``src`` and ``tgt``. Without names the columns are ``1``, the source, and ``2``; then
+    ``languages`` must be given.
 
     Raises:
         InputError: if the first line has no tab, or other languages, or nothing names them

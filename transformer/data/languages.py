@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language by its ISO 639-1 code, or that of ISO 639-3 if it has none, and its script by that
-    of ISO 15924, such as ``Hans``; None if the language is unknown.
+    """A language and its script.
+
+    Attributes:
+        code: of ISO 639-1, or of ISO 639-3 if it has none there
+        script: of ISO 15924, such as ``Hans``; None if the language is unknown
     """
 
     code: str

@@ -55,13 +55,13 @@ class Manifest:
         return None if file is None else file.bytes // BYTES_PER_PAIR
 
     def require(self, found: Manifest) -> None:
-        """Refuse other data than ``found``, and name the files that differ."""
+        """Refuse ``found`` if it is other data than this, and name the files that differ."""
         names = sorted({*self.files, *found.files})
         refuse_changed([name for name in names if self.files.get(name) != found.files.get(name)])
 
 
 def refuse_changed(names: Sequence[str]) -> None:
-    """Refuse to continue a run if ``names`` has any changed files."""
+    """Refuse to continue a run if any file has changed; ``names`` are those that have."""
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:_MAX_NAMES])
         raise BlockedError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from transformer.config import PAD_ID
 
 _TOKENS_FILES = {"tokens.u16": np.dtype(np.uint16), "tokens.u32": np.dtype(np.uint32)}
-# Attention takes memory with the square of a sentence's length; training sees a tenth of this.
+# Of a side that is scored or translated: attention takes memory with the square of its length.
 MAX_PIECES = 2_048
 LENGTHS_FILE, _STARTS_FILE = "lengths.u32", "starts.u64"
 BYTES_PER_PAIR = 8  # of lengths: 32 bits for each side

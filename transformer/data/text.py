@@ -108,7 +108,7 @@ def stored_lines(path: Path, at_once: int) -> Iterator[list[bytes]]:
 def aligned_lines(
     source: Path, target: Path, at_once: int
 ) -> Iterator[tuple[list[bytes], list[bytes], int]]:
-    """The lines of two files, ``at_once`` of each at a time, and the bytes of the source read."""
+    """The lines of two files, ``at_once`` at a time, and the bytes read of the stored source."""
     with _open(source) as source_file, _open(target) as target_file:
         sides = _lines(source_file, source), _lines(target_file, target)
         counts = [0, 0]

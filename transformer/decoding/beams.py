@@ -20,12 +20,17 @@ def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
 class Beams:
     """The hypotheses for each sentence of a batch.
 
-    Shapes: ``sentences``, ``limits``, ``limit_penalties``, ``finished``, ``best_score``, ``done``
-    ``(batch,)``; ``scores``, ``last_tokens``, ``parents`` ``(batch, beam)``; ``history`` ``(batch,
-    beam, length)``; ``best_history`` ``(batch, longest limit)``, which ends with ends of sentence.
-    ``alpha`` is that of the length penalty. ``sentences`` are the rows of the source that are still
-    searched, and ``parents`` the hypotheses of the step before from which those of ``history``
-    descend.
+    Attributes:
+        alpha: that of the length penalty
+        sentences: ``(batch,)``, the rows of the source that are still searched
+        limits, limit_penalties: ``(batch,)``, the greatest length allowed, and its penalty
+        scores, last_tokens: ``(batch, beam)``, log-probability and last word-piece, best first
+        parents: ``(batch, beam)``, the hypotheses of the step before that these continue
+        history: ``(batch, beam, length)``, their word-pieces so far
+        finished: ``(batch,)``, how many hypotheses have finished
+        best_score: ``(batch,)``, that of the best finished one, after the length penalty
+        best_history: ``(batch, longest limit)``, its word-pieces, then ends of sentence
+        done: ``(batch,)``, whether the search has ended
     """
 
     alpha: float
@@ -100,14 +105,14 @@ class Beams:
     def _record(self, rows: Tensor, tokens: Tensor) -> None:
         """Make ``tokens`` ``(batch, length)`` the best hypothesis where ``rows`` is true.
 
-        Everywhere else its own is written again: to find the rows would wait for the device. No
-        earlier one is longer, so the ends of sentence behind it are still there.
+        The other rows are written back unchanged, as selecting rows would wait for the device. No
+        earlier best hypothesis is longer, so ``tokens`` are still followed by ends of sentence.
         """
         best = self.best_history[:, : tokens.size(1)]
         torch.where(rows.unsqueeze(1), tokens, best, out=best)
 
     def end(self) -> None:
-        """Mark the rows whose search ends; at the limit an unfinished hypothesis may win."""
+        """Mark the rows whose search ends; if no hypothesis finished, the best live one wins."""
         length, beam = self.history.size(2), self.scores.size(1)
         best_possible = self.scores[:, 0] / self.limit_penalties
         ended = (self.finished >= beam) | (self.best_score >= best_possible)

@@ -76,7 +76,11 @@ def _contiguous(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.inference_mode()
 def check_cache(model: Transformer) -> None:
-    """Compare the logits of steps with a cache to those of whole sentences."""
+    """Compare the logits of steps with a cache to those of whole sentences.
+
+    Raises:
+        InputError: if they differ, or the model replaces ``forward`` but not ``states``.
+    """
     kind = type(model)
     if kind.forward is not Transformer.forward and kind.states is Transformer.states:
         raise InputError(f"{kind.__name__} replaces forward, which is not trained: replace states")

@@ -18,7 +18,7 @@ from transformer.kernels.threads import map_on_threads
 from transformer.model.encoder_decoder import Transformer, evaluating
 
 # Takes the hypotheses of a search and the log-probabilities of their next word-pieces, ``(batch,
-# beam, vocab_size)``, and returns those that the search uses; -inf is never chosen. It is called
+# beam, vocab_size)``, and returns the log-probabilities to use; -inf is never chosen. It is called
 # once in each step, so it may keep a state for each hypothesis.
 Constraint = Callable[[Beams, Tensor], Tensor]
 

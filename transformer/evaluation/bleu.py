@@ -96,7 +96,7 @@ def tokenised_bleu(
     from sacrebleu.metrics.bleu import BLEU
 
     language = _moses_code(language)
-    found = _scored(
+    scored = _scored(
         BLEU(tokenize="none", smooth_method="none", force=True),
         moses_tokens(hypotheses, language),
         [moses_tokens(lines, language) for lines in (references, *more)],
@@ -106,7 +106,7 @@ def tokenised_bleu(
         f"nrefs:{1 + len(more)}|case:mixed|quotes:plain|tok:moses-{language}|compounds:{compounds}|"
         f"smooth:none|version:sacremoses-{version('sacremoses')}"
     )
-    return CorpusScore(score=found.score, signature=signature)
+    return CorpusScore(score=scored.score, signature=signature)
 
 
 def _moses_code(language: str) -> str:

@@ -42,8 +42,8 @@ def count_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
 def training_flops(config: ModelConfig, source_tokens: int, target_tokens: int) -> float:
     """Floating-point operations of the forward and backward passes over this many real tokens.
 
-    Six for each weight of a matrix product and token. Softmax, normalisation and the products over
-    positions are left out: together about 1 % at the lengths of sentences.
+    Six for each token and each weight of a matrix product. Softmax, normalisation and the products
+    over positions are left out: together about 1 % at the lengths of sentences.
     """
     if config.model is not None:
         per_source, per_target = _counted(config, _products)

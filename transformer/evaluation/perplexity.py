@@ -138,7 +138,7 @@ def translate(
 
     Args:
         constrain: called with the lines of a batch, returns the constraint on their translations
-        on_progress: called with the number of lines done so far
+        on_progress: called with the number of lines translated so far; empty ones do not count
         first_line: the number of the first of them in its text, for warnings
     """
     translations = [""] * len(lines)

@@ -137,8 +137,9 @@ class CapturedStep:
 
     @contextmanager
     def _on_device(self) -> Generator[None]:
-        """Let Adam read its learning rate from the device; the schedule and checkpoints keep plain
-        numbers.
+        """Let Adam read its learning rate from the device within this context.
+
+        Outside, the schedule and checkpoints find plain numbers.
         """
         groups = self._optimizer.param_groups
         is_capturing = self._pool is not None and torch.cuda.is_current_stream_capturing()

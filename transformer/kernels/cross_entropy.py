@@ -74,23 +74,23 @@ class _ChunkedCrossEntropy(Function):
         for start in range(0, targets.numel(), rows):
             part = slice(start, start + rows)
             h, y = h_all[part], targets[part, None]
-            real = len(h)
-            if padding := min(-real % multiple, rows - real):
+            count = len(h)
+            if padding := min(-count % multiple, rows - count):
                 h, y = F.pad(h, (0, 0, 0, padding)), F.pad(y, (0, 0, 0, padding))
             logits = (h @ w.t()).to(wide)
-            logits[:, vocab_size:] = -torch.inf  # rows of padding get probability 0
-            target_logit_sum += logits.gather(1, y)[:real].sum()
+            logits[:, vocab_size:] = -torch.inf  # rows that pad the matrix get probability 0
+            target_logit_sum += logits.gather(1, y)[:count].sum()
             largest = logits.amax(-1, keepdim=True)
             # exp(z) up to a factor per row. Dividing the narrow operands by the row sums, instead
             # of the wide matrix, turns these into probabilities.
             powers = logits.sub_(largest).exp_()
             total = powers.sum(-1, keepdim=True)
-            log_z = (largest + total.log())[:real]
+            log_z = (largest + total.log())[:count]
             log_z_sum += (log_z if is_real is None else log_z * is_real[part]).sum()
             if with_gradient:
                 powers.scatter_add_(1, y, (smoothing - 1.0) * total)
                 gradient = powers.to(dtype)
-                grad_states[part] = ((gradient @ w) / total)[:real]
+                grad_states[part] = ((gradient @ w) / total)[:count]
                 grad_weight += gradient.t() @ (h / total).to(dtype)
         states_sum, weight_mean = states.to(wide).sum(0), weight[:vocab_size].to(wide).mean(0)
         if with_gradient:

@@ -54,10 +54,10 @@ class _LossOfHalves(Function):
             part, seed = half
             dropout_generator.set(torch.Generator().manual_seed(seed))
             value, other = loss(part)
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 value, parameters, allow_unused=True, materialize_grads=True
             )
-            return value.detach(), other, found
+            return value.detach(), other, gradients
 
         first, second = map_on_threads(differentiate, zip(halves, seeds, strict=True), threads=2)
         ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))

@@ -54,7 +54,7 @@ class KeyValueCache:
 
     def _grow(self, keys: Tensor, values: Tensor, capacity: int) -> None:
         old_keys, old_values = self._keys, self._values
-        room = keys[:, :, :1].expand(-1, -1, capacity, -1)
+        room = keys[:, :, :1].expand(-1, -1, capacity, -1)  # for its shape alone
         self._keys = torch.empty_like(in_memory_order(room), memory_format=torch.contiguous_format)
         self._values = values.new_empty(*values.shape[:2], capacity, values.size(3))
         self._capacity = capacity

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Matrix products are fastest when the number of columns is a multiple of this.
+# The product for the logits has a column for each row here, and is fastest with a multiple of this.
 _ROWS_MULTIPLE = 64
 
 

@@ -25,7 +25,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
         query: ``(batch, num_heads, queries, d_k)``
         key: ``(batch, num_heads, keys, d_k)``
         value: ``(batch, num_heads, keys, d_v)``
-        mask: additive, see above
+        mask: additive or ``Sentences``, see the module
 
     Returns:
         ``(batch, num_heads, queries, d_v)``
@@ -84,9 +84,10 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def within(self, x: Tensor, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Attend from ``x`` to itself and to what ``cache`` holds, to which ``x`` is added."""
-        past = self.keys_values(x)
-        return self(x, *(past if cache is None else cache.append(*past)), mask)
+        """Attend from ``x`` to itself and to earlier positions in ``cache``, which ``x`` joins."""
+        new = self.keys_values(x)
+        key, value = new if cache is None else cache.append(*new)
+        return self(x, key, value, mask)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Equation 1, which a variant may replace."""

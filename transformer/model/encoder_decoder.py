@@ -50,7 +50,7 @@ class PostNorm(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
-# The encoder's output for one layer: its keys, its values, and the additive mask of padding.
+# The encoder's output as keys and values of one decoder layer, and the additive mask of padding.
 Memory = tuple[Tensor, Tensor, Tensor]
 
 
@@ -87,9 +87,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, tgt: Tensor, tgt_mask: Tensor, memory: Memory, cache: KeyValueCache | None = None
     ) -> Tensor:
-        """``(batch, tgt, d_model)`` to the same shape, which may follow what ``cache`` holds."""
-        past = tgt_mask, cache
-        tgt = self.self_attention_norm(tgt, lambda x: self.self_attention.within(x, *past))
+        """``(batch, tgt, d_model)`` to the same shape; ``cache`` has earlier positions, if any."""
+        attention = self.self_attention
+        tgt = self.self_attention_norm(tgt, lambda x: attention.within(x, tgt_mask, cache))
         tgt = self.cross_attention_norm(tgt, lambda x: self.cross_attention(x, *memory))
         return self.feed_forward_norm(tgt, self.feed_forward)
 

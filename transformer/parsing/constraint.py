@@ -36,7 +36,7 @@ class Spelling:
         self._any_word = [ids[next(words)]]
 
     def leaf(self, word: str) -> list[list[int]]:
-        """The ids of each form of the leaf for ``word``; none begins with another."""
+        """The ids of each form of the leaf for ``word``; none is the beginning of another."""
         if word not in self._known:
             forms: list[list[int]] = []
             for form in leaf_forms(word.replace(SPACE_SYMBOL, ""), self._leaves):
@@ -153,24 +153,25 @@ class TreeConstraint:
         pieces, targets, left, boundary = (_at(table, node) for table in self._tables[:4])
         # What there is room for besides the closing brackets and the end.
         room = beams.limits.unsqueeze(1) - beams.history.size(2) - depth - 1
-        found = torch.full_like(scores, -torch.inf)
+        result = torch.full_like(scores, -torch.inf)
         left_after = self._tables[2].gather(1, targets.flatten(1)).view_as(targets)
         fits = (left_after < room.unsqueeze(2)) | (left_after < left.unsqueeze(2))
         fits &= pieces >= 0
         pieces = pieces.clamp(min=PAD_ID)
+        # The pieces that may follow in a leaf share 1; at a boundary, the probability of any leaf.
         spelt = scores.gather(2, pieces).masked_fill(~fits, -torch.inf)
         any_leaf = scores.masked_fill(~self._in_leaf, -torch.inf).logsumexp(2)
-        begun = any_leaf.masked_fill(~boundary, 0.0) - spelt.logsumexp(2)
-        found.scatter_(2, pieces, (spelt + begun.unsqueeze(2)).masked_fill(~fits, -torch.inf))
+        rescale = any_leaf.masked_fill(~boundary, 0.0) - spelt.logsumexp(2)
+        result.scatter_(2, pieces, (spelt + rescale.unsqueeze(2)).masked_fill(~fits, -torch.inf))
         may_open = boundary & (left > 0) & (depth < MAX_OPEN) & (left + 2 <= room)
-        found[..., self._opening] = _where(may_open, scores[..., self._opening])
+        result[..., self._opening] = _where(may_open, scores[..., self._opening])
         innermost = stack.gather(2, (depth - 1).clamp(min=0).unsqueeze(2)).squeeze(2)
         closing = self._closing[innermost].unsqueeze(2)
         may_close = boundary & (depth > 0) & ~was_opened
-        found.scatter_(2, closing, _where(may_close, scores.gather(2, closing)))
+        result.scatter_(2, closing, _where(may_close, scores.gather(2, closing)))
         may_end = boundary & (left == 0) & (depth == 0)
-        found[..., EOS_ID] = scores[..., EOS_ID].masked_fill(~may_end, -torch.inf)
-        return found
+        result[..., EOS_ID] = scores[..., EOS_ID].masked_fill(~may_end, -torch.inf)
+        return result
 
 
 def _where(allowed: Tensor, scores: Tensor) -> Tensor:

@@ -42,13 +42,13 @@ def evaluate_parses(gold: Sequence[Tree], found: Sequence[Tree]) -> BracketScore
     TOP and the words that ``gold`` tags as punctuation are deleted, and ADVP equals PRT. EVALB goes
     by each tree's own tags, and leaves out a sentence whose two trees then have other words.
     """
-    # A sentence of nothing but punctuation has nothing to compare.
-    pairs = [pair for pair in zip(gold, found, strict=True) if any(_counted(pair[0]))]
-    compared = [
-        (Counter(spans(reference, _counted(reference))), Counter(spans(tree, _counted(reference))))
-        for reference, tree in pairs
-    ]
-    of_gold, of_found = (sum(pair[side].total() for pair in compared) for side in (0, 1))
+    compared: list[tuple[Counter[Span], Counter[Span]]] = []
+    for reference, tree in zip(gold, found, strict=True):
+        counted = _counted(reference)
+        if any(counted):  # a sentence of nothing but punctuation has nothing to compare
+            compared.append((Counter(spans(reference, counted)), Counter(spans(tree, counted))))
+    of_gold = sum(reference.total() for reference, _ in compared)
+    of_found = sum(tree.total() for _, tree in compared)
     matched = sum((reference & tree).total() for reference, tree in compared)
     exact = sum(reference == tree for reference, tree in compared)
     return BracketScores(

@@ -93,7 +93,7 @@ def read_trees(text: str, name: str) -> Iterator[Tree]:
             elif has_only_label or lacks_label:
                 raise misplaced(bracket.start)
             elif not bracket.label and outer.label and not outer.parts:
-                bracket_as_word = bracket.start  # if the tree does not close: (-LRB- ()
+                bracket_as_word = bracket.start  # as in (-LRB- (), if the tree does not close
             outer.parts.append(Tree(plain_label(bracket.label), children) if children else None)
         elif bracket.label or bracket.parts:
             raise misplaced(position)

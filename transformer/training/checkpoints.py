@@ -70,8 +70,12 @@ def _weights_of(path: Path) -> dict[str, Tensor]:
         raise _no_checkpoint(path)
     weights = content.get(SCORED)
     if weights is None:  # without what a method keeps beside the model
-        own = ((str(name), weight) for name, weight in every.items())
-        weights = {x.removeprefix("model."): y for x, y in own if x.startswith("model.")}
+        named = ((str(name), weight) for name, weight in every.items())
+        weights = {
+            name.removeprefix("model."): weight
+            for name, weight in named
+            if name.startswith("model.")
+        }
     if not weights or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise _no_checkpoint(path)
     return weights

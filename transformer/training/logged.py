@@ -49,7 +49,7 @@ class LoggedModule(lightning.LightningModule):
         self._train_sums = None
 
     def _note(self, sums: Tensor) -> None:
-        """Add the loss of a micro-batch and the plain one, both per target word-piece."""
+        """Add ``(2,)``: a micro-batch's loss and its plain one, both per target word-piece."""
         self._train_sums = sums if self._train_sums is None else self._train_sums + sums
 
     def _end_step(self, norm: Tensor, optimizer: Optimizer) -> None:

@@ -58,10 +58,10 @@ def _refuse_unused(method: type[TransformerModule]) -> None:
         of_model = hasattr(Transformer, name) and not hasattr(TransformerModule, name)
         if name not in _NOT_CALLED and not of_model:
             continue
-        door = "docs/variants.md says what a method may replace"
+        hint = "docs/variants.md says what a method may replace"
         if of_model:
-            door = "it is a part of the model, a subclass of Transformer: row(…, model=…)"
+            hint = "it is a part of the model, a subclass of Transformer: row(…, model=…)"
         if name == "schedule":
-            door = "write learning_rate(self, step), or set schedule of the configuration"
+            hint = "write learning_rate(self, step), or set schedule of the configuration"
         source = inspect.getfile(method)
-        raise InputError(f"{method.__name__} in {source} has {name}, which is not called: {door}")
+        raise InputError(f"{method.__name__} in {source} has {name}, which is not called: {hint}")

@@ -194,9 +194,7 @@ class TransformerModule(LoggedModule):
 
     @_as_step
     def training_step(self, batch: Batch | PackedBatch, batch_idx: int) -> Tensor:
-        """This shard's part of the loss per target word-piece of the global batch, which is
-        :meth:`per_target` of the sums of a batch.
-        """
+        """The loss of this shard's batch, as :meth:`per_target` scales its sums."""
         del batch_idx
         if self._whole_step is None:
             return self.per_target(batch, *self.training_loss(cast(Batch, batch)))
@@ -204,8 +202,9 @@ class TransformerModule(LoggedModule):
         return self.per_target(batch, loss, nll)
 
     def per_target(self, batch: Batch | PackedBatch, loss: Tensor, nll: Tensor) -> Tensor:
-        """The sum ``loss`` over this shard's targets, per target word-piece of the global batch; of
-        the sum ``nll``, ``train_perplexity`` is logged.
+        """Scale sums over this shard's targets, so that shards average to the loss per target.
+
+        ``loss`` is returned; ``nll``, the plain loss, is kept to log ``train_perplexity``.
         """
         # Lightning averages over ranks and micro-batches, so each scales its sum by their number.
         scale = batch.shards / batch.target_tokens
@@ -234,9 +233,9 @@ class TransformerModule(LoggedModule):
                 "one number in a tensor, such as self.per_target(batch, loss, nll)"
             )
         if self._is_logged_step():
-            found = loss.detach().reshape(())
-            nll = torch.full_like(found, math.nan) if self._nll is None else self._nll
-            self._note(torch.stack([found, nll]))
+            value = loss.detach().reshape(())
+            nll = torch.full_like(value, math.nan) if self._nll is None else self._nll
+            self._note(torch.stack([value, nll]))
         if self._norm is not None:
             self._end_step(self._norm, self.trainer.optimizers[0])
         return loss

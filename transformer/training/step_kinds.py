@@ -10,8 +10,9 @@
 ``packed``
     sentences laid end to end in one shape, compiled, and captured as one CUDA graph
 
-The last two are for one CUDA device that takes whole batches. They round differently, so a training
-continues as it began, and its result says how; it is not part of a run's identity.
+The last two are for one CUDA device that takes whole batches. Each kind rounds differently, so a
+training continues with the one that it began with. Its result names it, but two runs that differ in
+nothing else count as equal.
 """
 
 from __future__ import annotations
@@ -121,10 +122,11 @@ def check_packing(model: Transformer) -> None:
         assert packed is not None
         try:
             source, target, targets = unpack(packed.to(device).tensors, longest)
-            found = copy.states(source, target)[0, targets.ne(PAD_ID)]
+            states = copy.states(source, target)[0, targets.ne(PAD_ID)]
         except Exception as error:
             raise NotPossibleError(f"{type(model).__name__} takes no packed sentences") from error
-    if not (found - expected).norm() <= _LARGEST_DIFFERENCE * expected.norm():
+    # Not >, as a comparison with NaN is false.
+    if not (states - expected).norm() <= _LARGEST_DIFFERENCE * expected.norm():
         raise NotPossibleError(f"{type(model).__name__} mixes sentences that are packed")
 
 

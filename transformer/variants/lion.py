@@ -18,8 +18,8 @@ class Lion(TransformerModule):
 
     Its authors advise a learning rate 3 to 10 times lower than AdamW's and a weight decay as many
     times higher, 10 times in all examples of their repository. So the learning rate is ``ratio``
-    times that of the configuration, whose ``learning_rate_factor`` counts, and the default of
-    ``weight_decay`` ten times that of our AdamW.
+    times that of the configuration, ``learning_rate_factor`` included, and the default of
+    ``weight_decay`` is ten times that of our AdamW.
     """
 
     def __init__(self, config: Config, *, ratio: float = 0.1, weight_decay: float = 1.0) -> None:

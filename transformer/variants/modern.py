@@ -25,7 +25,7 @@ class UntiedTransformer(Transformer):
         return self.projection
 
 
-# A class's parts are put in from right to left: norms are replaced where pre-norm has put them.
+# The last base replaces its parts first, so RMSNorm also takes the norms that pre-norm has added.
 class ModernTransformer(
     UntiedTransformer,
     RotaryTransformer,

@@ -18,7 +18,7 @@ from transformer.variants.optimizer_parts import check_above_zero, decay_matrice
 class NAdamW(TransformerModule):
     """Adam with Nesterov's momentum (Dozat 2016) and decoupled decay of all matrices.
 
-    It is torch's NAdam, whose momentum grows over the first thousand steps, as Dozat's does.
+    It is torch's NAdam, whose momentum grows over the first ten thousand steps, as Dozat's does.
     AlgoPerf's baseline keeps it constant.
     """
 

@@ -50,8 +50,8 @@ class FewerNetworksTransformer(Transformer):
     """Feed-forward networks shared or left out (Pires et al. 2023, table 1).
 
     Args:
-        encoder: a network for each layer, one for all, or none; with a network that both stacks
-            share if both have ``shared``
+        encoder: ``own``, a network for each layer; ``shared``, one for all layers, and for both
+            stacks if both have it; ``none``
         decoder: the same for the decoder
         wide: whether the shared network is as wide as those of all layers of both stacks together
             (section 4.3: the paper's number of parameters, if the decoder has none)

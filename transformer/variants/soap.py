@@ -121,7 +121,7 @@ def _turn(matrix: Tensor, state: dict[str, Any], back: bool = False) -> Tensor:
 
 
 def _renew_bases(state: dict[str, Any]) -> None:
-    """A step of the power method, with the largest eigenvalue first, also in Adam's square."""
+    """Sort each basis, and Adam's square with it, by eigenvalue; then step the power method."""
     for side in state["sides"]:
         outer, basis = state[f"outer_{side}"], state[f"basis_{side}"]
         order = (basis * (outer @ basis)).sum(0).argsort(descending=True, stable=True)

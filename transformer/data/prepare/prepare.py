@@ -124,8 +124,12 @@ def verify(config: Config, expected: Manifest | None = None) -> Iterator[tuple[P
         yield directory / MANIFEST_FILE, remedy
         return
     for name, checksum in read_manifest(directory / MANIFEST_FILE).files.items():
-        differs = expected is not None and expected.files.get(name) != checksum
-        yield directory / name, remedy if name in damaged else _CHANGED if differs else ""
+        problem = ""
+        if name in damaged:
+            problem = remedy
+        elif expected is not None and expected.files.get(name) != checksum:
+            problem = _CHANGED
+        yield directory / name, problem
 
 
 def _source_contents(corpus: Corpus, expected: Manifest | None) -> list[str]:
@@ -146,7 +150,7 @@ def _source_contents(corpus: Corpus, expected: Manifest | None) -> list[str]:
 
 
 def _fetch(file: TextFile) -> Path:
-    """The text on this machine; without it the run cannot begin yet."""
+    """The text on this machine; a failure is a BlockedError, as the run cannot begin yet."""
     try:
         return fetch(file)
     except InputError as error:
