@@ -70,9 +70,10 @@ def add_runs(target: Path, runs: Mapping[str, Run]) -> list[str]:
         return new
 
 
-def rename_runs(target: Path, names: Mapping[str, str]) -> None:
-    """Give lines other names; the caller has locked the folder."""
-    _write(target, _renamed(target, names))
+def rename_runs(there: Collection, names: Mapping[str, str]) -> None:
+    """Give lines of a collection other names (old: new); the caller has locked its folder."""
+    whole = {there.below + old: there.below + new for old, new in names.items()}
+    _write(there.path, _renamed(there.path, whole))
 
 
 def _renamed(target: Path, names: Mapping[str, str]) -> dict[str, _Packed]:

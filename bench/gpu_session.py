@@ -198,6 +198,8 @@ def main() -> None:
         raise InputError(f"no stage {', '.join(unknown)}; there are {', '.join(names)}")
     if not given.data.exists():
         raise InputError(f"there is no {given.data}")
+    if not given.state.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {given.state.parent} for the archive")
     folder, data, state = (path.absolute() for path in (given.work, given.data, given.state))
     if data.is_file():
         archive, data = data, folder.with_name(f"{folder.name}-data")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from bench.common import Numbers, Ratio, in_turn, lines_of, ratio_of
 from bench.workload import Workload, make_step
 from experiments.devices import default_device, device_name
 from experiments.records.provenance import commit
+from transformer.errors import InputError
 from transformer.kernels.threads import torch_threads
 from transformer.training.method import make_module
 
@@ -67,7 +69,8 @@ def time_rows(table: Table, scale: Scale, turns: int) -> RowTimes:
     return RowTimes(name, 1e3 * statistics.median(of_base), ratios)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Time the rows of a table that the command names, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", help="a name that ablations list prints, or a file")
     parser.add_argument("--scale", required=True, help="the scale of the table")
@@ -76,6 +79,8 @@ if __name__ == "__main__":
     words = "also write the times next to the runs of the table, for its report"
     parser.add_argument("--into", type=Path, metavar="DIRECTORY", help=words)
     given = parser.parse_args()
+    if given.turns < 1:
+        raise InputError(f"--turns is {given.turns}, but must be at least 1")
     chosen = load_table(given.table)
     print(f"rows, {given.table}, {given.scale}")
     times = time_rows(chosen, find_scale(chosen, given.scale), given.turns)
@@ -83,3 +88,11 @@ if __name__ == "__main__":
         print(f"  {line}")
     if given.into is not None:
         times.step_times(given.turns).save(given.into)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -59,7 +59,7 @@ def check_count(option: str, count: int, units: int) -> None:
 
 def check_parts(accumulate: int, devices: int, tokens: int) -> None:
     """Check that a batch of so many tokens can be divided by ``accumulate`` on each device."""
-    most = tokens // devices
+    most = max(1, tokens // devices)
     if not 1 <= accumulate <= most:
         raise InputError(
             f"accumulate is {accumulate}, but must be at least 1 and at most {most:,}, so that "
@@ -125,8 +125,9 @@ def device_name(device: torch.device | None = None) -> str:
     """The name of the GPU, or of the processor with the number of threads that torch uses."""
     import torch
 
-    if (device or default_device()).type == "cuda":
-        return torch.cuda.get_device_name()
+    device = device or default_device()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -142,10 +142,16 @@ def _start_run(experiment: Experiment, directory: Path) -> Any:
         tags=experiment.tags,
         config=config,
     )
-    if run is not None:
+    if run is None:
+        return None
+    try:
         run.define_metric("*", step_metric=STEP, step_sync=True)
         run.define_metric("tokens_seen", step_metric=STEP, summary="max")  # the other axis
         run.summary.update({f"paper/{name}": x for name, x in experiment.reported.items()})
+    except Exception as error:
+        _abandon()
+        warnings.warn(f"W&B does not take the run: {one_line(error)}", stacklevel=2)
+        return None
     return run
 
 
@@ -197,7 +203,7 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
         run_id = os.urandom(4).hex()
         write_atomically(directory / WANDB_ID_FILE, f"{run_id}\n")
     settings["tags"] = [tag[:64] for tag in settings["tags"]]  # W&B takes no longer ones
-    for mode in dict.fromkeys(("offline" if offline else tracking_mode(), "offline")):
+    for mode in dict.fromkeys(("offline" if offline else _mode(), "offline")):
         try:
             set_up(mode)
             return wandb.init(
@@ -214,6 +220,15 @@ def _start(directory: Path, *, new: bool = False, offline: bool = False, **setti
             warnings.warn(f"W&B does not start in mode {mode}: {one_line(error)}", stacklevel=2)
             _abandon()
     return None
+
+
+def _mode() -> str:
+    """The mode of tracking; offline, with a warning, if W&B's settings cannot be read."""
+    try:
+        return tracking_mode()
+    except Exception as error:
+        warnings.warn(f"W&B's settings cannot be read: {one_line(error)}", stacklevel=2)
+        return "offline"
 
 
 def set_up(mode: str) -> Any:

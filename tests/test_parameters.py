@@ -92,6 +92,12 @@ def test_options_are_read_with_those_of_a_base_and_nothing_is_imported(mine: Pat
     assert [*declared_options("transformer.variants.optimizers:AdamW@0")] == ["weight_decay"]
 
 
+def test_a_class_may_extend_an_earlier_one_of_its_own_name(mine: Path) -> None:
+    extended = "\n\nclass Sink(Sink):\n    pass\n"
+    mine.write_text(MINE + extended)
+    assert {*declared_options(variant_name(f"{mine}:Sink"))} == {*DEFAULTS}
+
+
 def test_a_row_gives_options_to_its_model_and_its_method(mine: Path) -> None:
     model, method = f"{mine}:Below", f"{mine}:Decayed"
     rows = (
@@ -134,6 +140,7 @@ def test_fields_that_are_not_set_are_not_written_and_count_in_no_digest() -> Non
         ({"inti": 1.0}, "row 'x': unknown option of Sink 'inti': did you mean 'init'?"),
         ({"init": "much"}, "init is 'much', but must be a number"),
         ({"init": float("inf")}, "init is inf, but must be a number"),
+        ({"init": 10**400}, "init is too large a number"),
         ({"count": 1.5}, "count is 1.5, but must be a whole number"),
         ({"shape": "round"}, "shape is 'round', but must be one of flat, steep"),
         ({"deep": 1}, "deep is 1, but must be true or false"),

@@ -95,6 +95,19 @@ def test_a_users_class_is_named_by_its_file_and_source(mine: Path) -> None:
     assert not part.inner.bias.any()
 
 
+@pytest.mark.parametrize(
+    "statement", ['T["a"] = 2', 'T["a"]: int = 2', 'T["a"], other = 2, 3', 'T["a"] += 2']
+)
+def test_a_statement_that_sets_a_part_of_what_a_class_uses_counts(
+    statement: str, mine: Path
+) -> None:
+    text = f'T = {{"a": 1}}\n{GELU}'.replace("depth = 2", "depth = T")
+    mine.write_text(text)
+    name = variant_name(f"{mine}:LeakyTransformer")
+    mine.write_text(f"{text}\n{statement}\n")
+    assert has_changed(name)
+
+
 @pytest.mark.parametrize("folder", [".", "me@home", "12:30"])
 def test_a_file_may_have_a_name_that_no_module_has(folder: str, mine: Path) -> None:
     (mine.parent / folder).mkdir(exist_ok=True)

@@ -36,8 +36,12 @@ class Option:
         if not fits(value, self.kind) or not is_finite:
             raise InputError(f"{self.name} is {value!r}, but must be {takes(self.kind)}")
         assert value is None or isinstance(value, int | float | str)
-        takes_float = fits(0.5, self.kind)
-        return float(value) if takes_float and isinstance(value, int) else value
+        if not isinstance(value, int) or not fits(0.5, self.kind):
+            return value
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise InputError(f"{self.name} is too large a number") from error
 
 
 def declared_options(name: str) -> dict[str, Option]:
@@ -69,10 +73,17 @@ def resolve(name: str, given: Mapping[str, object]) -> Options:
     return Options.of(values) if values else NO_OPTIONS
 
 
-def _options_of(module: str, kind: str, file: Path) -> dict[str, Option] | None:
-    """The options of a class in a file; None if the class, or any ``__init__``, is not found."""
+def _options_of(
+    module: str, kind: str, file: Path, *, before: float = math.inf
+) -> dict[str, Option] | None:
+    """The options of a class in a file; None if the class, or any ``__init__``, is not found.
+
+    Args:
+        before: the line before which the class is defined, as a later one may have its name
+    """
     tree = ast.parse(file.read_bytes())
-    found = [x for x in ast.walk(tree) if isinstance(x, ast.ClassDef) and x.name == kind]
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    found = [each for each in classes if each.name == kind and each.lineno < before]
     if not found:
         return None
     methods = [x for x in found[-1].body if isinstance(x, ast.FunctionDef)]
@@ -82,17 +93,17 @@ def _options_of(module: str, kind: str, file: Path) -> dict[str, Option] | None:
     of_base = None
     for base in found[-1].bases:
         if of_base is None and isinstance(base, ast.Name):
-            of_base = _options_of_base(module, base.id, file, tree)
+            of_base = _options_of_base(module, base.id, file, tree, found[-1].lineno)
     return of_base if own is None else {**(of_base or {}), **_read(own, kind)}
 
 
 def _options_of_base(
-    module: str, base: str, file: Path, tree: ast.Module
+    module: str, base: str, file: Path, tree: ast.Module, before: int
 ) -> dict[str, Option] | None:
-    """The options of a base class, which this file defines or imports."""
+    """The options of a base class, which this file defines before a line, or imports."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name == base:
-            return _options_of(module, base, file)
+        if isinstance(node, ast.ClassDef) and node.name == base and node.lineno < before:
+            return _options_of(module, base, file, before=before)
         if not isinstance(node, ast.ImportFrom) or (node.level == 0 and node.module is None):
             continue
         for alias in node.names:

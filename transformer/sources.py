@@ -120,9 +120,9 @@ def _changes(statement: ast.stmt, names: set[str], own: frozenset[str]) -> bool:
             return False
         root = _root(statement.value)
         return root not in own or root in names
-    if isinstance(statement, ast.Assign | ast.AugAssign):
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        roots = {_root(each) for each in targets if not isinstance(each, ast.Name | ast.Tuple)}
+        roots = set[str]().union(*map(_parts_set, targets))
         return bool(roots & names) or bool(roots - own)
     if isinstance(statement, _COMPOUND):
         return bool(_touched(statement) & names)
@@ -138,11 +138,17 @@ def _root(node: ast.AST) -> str:
 
 def _touched(statement: ast.stmt) -> set[str]:
     """The names whose objects a statement calls, or sets a part of."""
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return {_root(call) for call in calls} | _parts_set(statement)
+
+
+def _parts_set(node: ast.AST) -> set[str]:
+    """The names whose objects have a part set or deleted, such as ``a`` in ``a[0], b = 1, 2``."""
     found: set[str] = set()
-    for node in ast.walk(statement):
-        is_part = isinstance(node, ast.Attribute | ast.Subscript)
-        if isinstance(node, ast.Call) or (is_part and not isinstance(node.ctx, ast.Load)):
-            found.add(_root(node))
+    for each in ast.walk(node):
+        is_part = isinstance(each, ast.Attribute | ast.Subscript)
+        if is_part and not isinstance(each.ctx, ast.Load):
+            found.add(_root(each))
     return found
 
 

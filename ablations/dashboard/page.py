@@ -26,7 +26,6 @@ from ablations.tables.table import Cell
 from experiments.figures.style import Spec
 from experiments.records.experiment import CONFIG_FILE
 from experiments.records.progress import RunState
-from experiments.records.result import MEASURES
 from experiments.records.run import Run
 from transformer.errors import InputError
 from transformer.files import read_bytes
@@ -187,7 +186,6 @@ class Page:
             sections=sections,
             roots=", ".join(map(str, self._roots)),
             view=view,
-            measures=MEASURES,
         )
 
 

@@ -231,7 +231,10 @@ def _of_results(results: Sequence[Result], trained: Sequence[Result]) -> Iterato
         ],
     )
     yield "packages", [f"versions: {known['versions']}"] if "versions" in known else []
-    signatures = [f"{name}: {text}" for name, text in known.items() if name.startswith("BLEU")]
+    scores = ("BLEU", "BLEU tokenised", "chrF")
+    signatures = [f"{name}: {known[name]}" for name in scores if name in known]
+    if results[0].parses:
+        signatures.append("F1: of labelled brackets, counted as evalb does")
     perplexity = "perplexity: exp of the cross-entropy per word-piece, ends of sentences included"
     yield "measures", [*signatures, perplexity]
 

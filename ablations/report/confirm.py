@@ -17,10 +17,10 @@ from ablations.report.statistics import (
     t_quantile,
 )
 from ablations.report.table_numbers import by_seed
-from ablations.tables.trainings import Training
 from experiments.records.progress import RunState
 from experiments.records.result import Measure, Result
 from transformer import formats
+from transformer.config import text_settings
 from transformer.errors import InputError, unknown_name
 
 # Why runs of one seed may differ in digits; a device's name includes its number of threads.
@@ -67,7 +67,7 @@ def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> It
     if not fresh:
         return
     for measure in there.plan.compared:
-        spread = _spread(results, there.trainings, row, measure)
+        spread = _spread(there, results, row, measure)
         before, after = (by_seed(each.values(), measure) for each in (old, fresh))
         yield from _compare(measure, before, after, spread)
 
@@ -79,6 +79,10 @@ def _results(folder: TableFolder) -> Mapping[str, Results]:
         if run.result is not None:
             found[run.row][run.result.seed] = run.result
     return found
+
+
+def _has_diverged(results: Results) -> bool:
+    return any(result.has_diverged for result in results.values())
 
 
 def _seeds(results: Results) -> str:
@@ -99,15 +103,20 @@ def _by_digit(old: Result, new: Result, measures: Sequence[Measure]) -> str:
 
 
 def _spread(
-    results: Mapping[str, Results], trainings: Sequence[Training], row: str, measure: Measure
+    there: TableFolder, results: Mapping[str, Results], row: str, measure: Measure
 ) -> Pool | None:
-    """How much runs of one row vary, pooled over the committed table's rows; of the rows that share
-    a training, only one counts.
+    """How much runs of one row vary, pooled over the committed rows with the same text and pieces.
+
+    Rows with a diverged run are left out, and of the rows that share a training, only one counts.
     """
+    text = text_settings(there.configs[row])
     chosen = [row]
-    for training in trainings:
-        if row not in training.rows:
-            chosen += [name for name in training.rows if name in results][:1]
+    for training in there.trainings:
+        if row in training.rows or text_settings(there.configs[training.rows[0]]) != text:
+            continue
+        finished = [name for name in training.rows if name in results]
+        sound = [name for name in finished if not _has_diverged(results[name])]
+        chosen += sound[:1]
     return pool_within({name: by_seed(results[name].values(), measure) for name in chosen})
 
 

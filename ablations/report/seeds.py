@@ -41,12 +41,9 @@ def seeds_grid(table: TableNumbers) -> Grid:
     if not table.has_seeds:
         return Grid([])
     rows = [row for row in table.rows if row.results]
-    # Seeds are counted by the last measure: those in common with the base, or else the row's.
-    last = [row.scores[table.measures[-1].name] for row in rows]
-    estimates = [score.difference or score.ours for score in last]
     columns = [
         Column("row", [row.name for row in rows]),
-        Column("seeds", [str(value.count if value else 0) for value in estimates]),
+        Column("seeds", [str(_count(row)) for row in rows]),
     ]
     for measure in table.measures:
         columns += _columns(rows, measure)
@@ -54,6 +51,12 @@ def seeds_grid(table: TableNumbers) -> Grid:
             speeds = [_speed_up(table.speed_ups.get(row.name)) for row in rows]
             columns.append(Column("speed-up, 95 % CI", speeds, measure.short))
     return Grid(filled(columns))
+
+
+def _count(row: RowNumbers) -> int:
+    """The seeds in common with the base, or else the row's; a measure may lack some."""
+    estimates = [score.difference or score.ours for score in row.scores.values()]
+    return max((value.count for value in estimates if value is not None), default=0)
 
 
 def _columns(rows: Sequence[RowNumbers], measure: Measure) -> list[Column]:
@@ -182,7 +185,8 @@ def _seeds_of_small_difference(table: TableNumbers, measure: Measure) -> Iterato
     seeds = len(table.base.results)
     small = Estimate(_SMALL_BLEU, 0.0, seeds, pooled_freedom=spread.freedom)
     count = needed(required_seeds(replace(small, deviation=math.sqrt(2) * spread.deviation)))
-    text = f"about {count} seeds of each row would show a difference of {_SMALL_BLEU}"
+    roughly = f"about {count}" if count.isdigit() else count
+    text = f"{roughly} seeds of each row would show a difference of {_SMALL_BLEU}"
     yield f"{measure.title}: {text}, the median of Table 3."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from ablations.collect import rename_runs
@@ -14,6 +14,7 @@ from ablations.runs.attempts import is_elsewhere, next_replaced
 from ablations.tables.plan import Plan
 from ablations.tables.plan_file import LOCK_FILE, claim_plan
 from ablations.tables.table import Cell
+from experiments.records.experiment import CONFIG_FILE
 from experiments.records.ownership import changed_settings, identity
 from experiments.records.progress import RunState
 from experiments.records.run import Run, locate, read_run
@@ -77,7 +78,8 @@ def _difference(plan: Plan, run: Run) -> str:
     """How a run differs from the row of the same name, or else from the first row."""
     configs = plan.configs
     config = configs.get(run.row, next(iter(configs.values())))
-    assert run.experiment is not None
+    if run.experiment is None:
+        return f"{run.name} has no {CONFIG_FILE}"
     changes = changed_settings(run.experiment.config, override(config, seed=run.seed))
     return f"{run.name} has other settings ({'; '.join(changes)})"
 
@@ -125,8 +127,13 @@ def _rename(folder: TableFolder, names: Mapping[str, str]) -> None:
             _move(current, within(folder.path, new + current.name.removeprefix(Path(old).name)))
         elif old in folder.collection.lines:
             in_lines[old] = new
-    if in_lines:
-        rename_runs(folder.path, in_lines)
+    if not in_lines:
+        return
+    collection = folder.collection
+    # The lines of a table inside another folder are the outer folder's.
+    is_outer = collection.path != folder.path
+    with locked(collection.path / LOCK_FILE) if is_outer else nullcontext():
+        rename_runs(collection, in_lines)
 
 
 def _move(directory: Path, target: Path) -> None:

@@ -300,8 +300,15 @@ def _reason(begun: _Begun, state: RunState, code: int, lines: Sequence[str]) -> 
     elif killed:
         how = "killed by SIGKILL (out of memory?)"
     else:
-        how = f"killed by {signal.Signals(-code).name}"
+        how = f"killed by {_signal_name(-code)}"
     return ": ".join([how, *lines[-1:]])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def lost(job: Job, reason: str) -> AttemptEnd:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from experiments.records.result import MEASURES, Measure, Result, score_key
+from transformer.config import config_fields
 from transformer.errors import InputError
 from transformer.variant import split_name, variant_name
 
+_COLUMNS = ("row", "state", "target_language")  # of results.csv, besides settings and scores
 # A function of sources, translations and references, each a list of lines.
 Function: TypeAlias = Callable[[list[str], list[str], list[str]], float]
 
@@ -32,7 +34,8 @@ class OwnMeasure:
     def __post_init__(self) -> None:
         if not 0 <= self.digits <= 9 or not self.label.strip():
             raise InputError(f"measure {self.name!r} needs a label, and 0 to 9 digits")
-        if self.name in MEASURES or self.name in {field.name for field in fields(Result)}:
+        columns = {*_COLUMNS, *config_fields(), *(field.name for field in fields(Result))}
+        if self.name in MEASURES or self.name in columns:
             raise InputError(f"a measure of your own cannot be called {self.name}: rename it")
 
     @property

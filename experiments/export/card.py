@@ -85,7 +85,8 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
     if result is None or scores is None:
         yield "These weights have not been scored."
         return
-    seeds = _results_of_row(trained.experiment, directory)
+    of_row = (_scores_of(trained, each) for each in _results_of_row(trained.experiment, directory))
+    seeds = [each for each in of_row if each is not None]
     if len(seeds) > 1:
         spread = f"mean of {len(seeds)} seeds, {CONFIDENCE:.0%} confidence interval"
         yield from (f"| measure | this model | {spread} |", "| --- | ---: | ---: |")
@@ -98,7 +99,7 @@ def _scores(trained: TrainedModel, directory: Path, result: Result | None) -> It
         title = measure.title if measure.is_of_test else f"{measure.title} of the validation set"
         cells = [title, formats.number(score, measure.digits)]
         if len(seeds) > 1:
-            found = [getattr(each, measure.name) for each in seeds]
+            found = [getattr(each, measure.name, None) for each in seeds]
             known = [value for value in found if value is not None]
             cells.append(_with_interval(estimate(known, measure.scale), measure))
         yield f"| {' | '.join(cells)} |"

@@ -76,6 +76,8 @@ def export_run(
     trained = load_trained(directory, average, device=torch.device("cpu"))
     output = output or directory / (f"{format}-{quantization}" if quantization else format)
     place = output.resolve()  # a link stays one
+    if not place.name:
+        raise InputError(f"--output {output} cannot be replaced: choose a folder")
     _take_back(place)
     _check_replaceable(output, format)
     # Read before anything is written: the text may be missing, or the output be the run itself.

@@ -12,6 +12,7 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -39,6 +40,7 @@ from transformer.data.fetch.cache import sha256_of
 from transformer.errors import InputError
 from transformer.files import making, parse_json, read_bytes, to_json
 
+_UNPACKING = threading.Lock()
 _MOST_UNPACKED = 500  # unpacked size over the archive's; the committed ones have 5 to 10
 
 
@@ -54,7 +56,7 @@ class Collection:
     """
 
     def __init__(self, path: Path, below: str = "") -> None:
-        self.path, self._below = path, below
+        self.path, self.below = path, below
         self._problems: dict[tuple[str, str], str] = {}  # by a file's name and checksum
 
     @cached_property
@@ -62,9 +64,9 @@ class Collection:
         """Each line by the name of its run without ``below``."""
         found = {line.name: line for line in read_lines(self.path / RUNS_FILE)}
         return {
-            name.removeprefix(self._below): line
+            name.removeprefix(self.below): line
             for name, line in found.items()
-            if name.startswith(self._below)
+            if name.startswith(self.below)
         }
 
     def run(self, name: str) -> CollectedRun:
@@ -148,11 +150,12 @@ class Collection:
         patterns = (RUNS_FILE, ARCHIVES, DATA_FILES)
         files = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
         versions = [(path, path.lstat().st_ino, path.lstat().st_mtime_ns) for path in files]
-        folder = _temporary() / _sha256(f"{self.path.resolve()} {self._below} {versions}".encode())
-        if not folder.is_dir():
-            with making(folder) as part:
-                part.mkdir()
-                self._write_files(part)
+        folder = _temporary() / _sha256(f"{self.path.resolve()} {self.below} {versions}".encode())
+        with _UNPACKING:  # supervisors of a driver, each in a thread, read the same collection
+            if not folder.is_dir():
+                with making(folder) as part:
+                    part.mkdir()
+                    self._write_files(part)
         return folder
 
     def _write_files(self, into: Path) -> None:

@@ -71,6 +71,8 @@ def misbehave(directory: Path, cell: str, behaviour: str) -> int | None:
         return 74
     if behaviour == "leave":
         return _STOPPED
+    if behaviour == "real-time signal":
+        os.kill(os.getpid(), 40)
     if behaviour == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     starts = (directory.parents[1] / STARTED_FILE).read_text().count(f"{cell} ")

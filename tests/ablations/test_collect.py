@@ -6,6 +6,8 @@ import io
 import json
 import subprocess
 import tarfile
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from tests.ablations.samples import SMALL_TABLE, TINY, finish, leave_curve, smal
 from tests.ablations.search.samples import bowl, small_search, work_on
 from transformer.errors import InputError
 from transformer.files import write_json
+from transformer.kernels.threads import map_on_threads
 from transformer.variant import variant_name
 
 ROOT = Path(__file__).parents[2]
@@ -221,6 +224,23 @@ def test_only_files_that_lines_name_are_unpacked(
         _ = Collection(collected).unpacked
 
 
+def test_threads_share_what_one_of_them_unpacks(
+    collected: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, write = threading.Event(), Collection._write_files
+
+    def slowly(self: Collection, into: Path) -> None:
+        assert not writing.is_set()
+        writing.set()
+        time.sleep(0.2)
+        write(self, into)
+
+    monkeypatch.setattr(Collection, "_write_files", slowly)
+    folders = map_on_threads(lambda _: Collection(collected).unpacked, range(3), threads=3)
+    (folder,) = {*folders}
+    assert (folder / "base/seed-1/metrics.csv").is_file()
+
+
 def replace_archive(root: Path, content: bytes) -> None:
     """Put another archive in the place of that of a collection, as a stranger could."""
     (old,) = root.glob(ARCHIVES)
@@ -319,7 +339,9 @@ def test_each_committed_result_names_a_clean_commit_of_the_history() -> None:
     if is_shallow:
         pytest.skip("a shallow clone has no history")
     history = {commit[:12] for commit in git("rev-list", "HEAD").split()}
-    for path in RESULTS.glob(f"*/{RUNS_FILE}"):
+    paths = [*RESULTS.glob(f"*/{RUNS_FILE}")]
+    assert paths
+    for path in paths:
         for run in Collection(path.parent).lines.values():
             if run.result is not None:
                 assert run.result["commit"] in history, (path, run.name)

@@ -12,7 +12,8 @@ from ablations.folder import TableFolder
 from ablations.report.confirm import confirmation, describe_confirmation, smallest_shown
 from ablations.report.statistics import Pool, pool_within
 from ablations.tables.plan_file import load_plan
-from ablations.tables.table import Cell
+from ablations.tables.table import Cell, Table, row
+from ablations.tables.table3 import BASE
 from experiments.records.result import load_result, save_result
 from tests.ablations.report.samples import fill
 from tests.ablations.samples import Call, prepare_stand_ins, started
@@ -86,6 +87,23 @@ def test_the_same_seed_is_compared_digit_by_digit(tmp_path: Path) -> None:
     assert lines[1] == "  seed 1: every digit is the same"
     assert lines[2] == "  seed 2: different digits, with another device"
     assert len(lines) == 3
+
+
+def test_rows_that_diverged_or_have_other_text_do_not_count_in_the_spread(tmp_path: Path) -> None:
+    rows = (row("base"), row("words", vocab_size=900), row("plateau", dropout=0.0))
+    table = Table(name="pair", title="", base=BASE, rows=rows)
+    runs = {"base": {1: 5.0, 2: 5.1}}
+    here = tmp_path / "here"
+    fill(here, {"base": {3: 5.2}}, table)
+    lines: list[list[str]] = []
+    wild = {"words": {1: 5.0, 2: 50.0}, "plateau": {1: 5.0, 2: 9_000.0}}
+    for number, others in enumerate(({}, wild)):
+        there = tmp_path / str(number)
+        diverged = {("plateau", 2): {"unigram_perplexity": 9_001.0}}
+        fill(there, runs | others, table, diverged)
+        found = describe_confirmation(TableFolder(there), TableFolder(here), "base")
+        lines.append([line for line in found if "Perplexity" in line])
+    assert lines[0] == lines[1] and "95 % CI" in lines[0][0]
 
 
 def test_the_interval_is_of_the_spread_within_rows() -> None:

@@ -173,3 +173,11 @@ def test_an_unknown_stage_is_one_line(tmp_path: Path) -> None:
     asked = session(tmp_path, "work", "state.tar.xz", "--only", "smal")
     assert asked.communicate()[0] == "" and asked.returncode == 2
     assert not (tmp_path / "work").exists()
+
+
+def test_a_place_where_no_archive_can_be_written_is_named_first(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "plan.py").write_text(PLAN, encoding="utf-8")
+    asked = session(tmp_path, "work", "new/state.tar.xz")
+    assert asked.communicate()[0] == "" and asked.returncode == 2
+    assert not (tmp_path / "work").exists()

@@ -10,6 +10,7 @@ import pytest
 from experiments.catalog.own_text import amount_of
 from tests.samples import number_pairs, tiny, write_corpus
 from transformer.config import override
+from transformer.data.columns import write_column
 from transformer.data.corpora.folders import folder_corpus
 from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
@@ -110,6 +111,7 @@ def test_a_line_that_is_scored_must_be_sound(line: bytes, said: str, tmp_path: P
     ("train", "languages", "said"),
     [
         ("Hello.\tHallo.\n", None, "train.tsv names no languages: put a line such as en, tab, de"),
+        ("src\ttgt\nHello.\tHallo.\n", None, "train.tsv names no languages: put a line such as"),
         ("Hello. Hallo.\n", None, "train.tsv, line 1 has no tab"),
         ("", None, "train.tsv is empty"),
         ("en\tde\nten\tzwölf\n", None, "train.tsv, line 1 is not UTF-8: convert the file"),
@@ -124,6 +126,14 @@ def test_an_unclear_table_is_named(
     (folder / "train.tsv").write_bytes(train.encode("utf-16" if "ö" in train else "utf-8"))
     with pytest.raises(InputError, match=said):
         folder_corpus(folder, languages)
+
+
+@pytest.mark.parametrize("column", ["0", "3", "²", "fr"])
+def test_a_column_that_is_not_there_is_named(column: str, tmp_path: Path) -> None:
+    table = write_tables(tmp_path / "numbers", "en\tde") / "train.tsv"
+    with pytest.raises(InputError, match=f"no column {column}: its first line has en, de"):
+        write_column(table, column, tmp_path / "column")
+    assert not (tmp_path / "column").exists()
 
 
 def test_tables_and_files_are_not_mixed(tmp_path: Path) -> None:

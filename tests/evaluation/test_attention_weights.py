@@ -47,6 +47,20 @@ def test_weights_times_values_are_what_each_attention_gives() -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
+def test_layers_that_share_an_attention_have_their_own_weights() -> None:
+    model = tiny_model().eval()
+    src, tgt = random_sentences([SRC]), random_targets([TGT])
+    for layer in model.encoder[1:]:
+        layer.self_attention.load_state_dict(model.encoder[0].self_attention.state_dict())
+    apart = attention_weights(model, src, tgt)
+    for layer in model.encoder[1:]:
+        layer.self_attention = model.encoder[0].self_attention
+    shared = attention_weights(model, src, tgt)
+    for kind in KINDS:
+        torch.testing.assert_close(shared[kind], apart[kind])
+    assert not torch.allclose(shared["encoder"][0], shared["encoder"][1])
+
+
 def test_each_query_gives_one_and_the_decoder_nothing_to_later_positions() -> None:
     weights = attention_weights(tiny_model(), random_sentences([SRC]), random_targets([TGT]))
     shapes = {kind: tuple(found.shape) for kind, found in weights.items()}

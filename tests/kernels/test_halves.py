@@ -14,6 +14,7 @@ from transformer.config import Config, override
 from transformer.data.batches import Batch
 from transformer.data.module import TranslationDataModule
 from transformer.kernels.dropout import Dropout, dropout_generator
+from transformer.kernels.halves import loss_of_halves
 from transformer.kernels.threads import map_on_threads
 from transformer.training.module import TransformerModule
 
@@ -100,6 +101,23 @@ def test_frozen_and_unused_weights_and_errors_are_as_without_halves(
     with pytest.raises(IndexError):
         module.training_loss(batch)
     assert torch.get_num_threads() == 2
+
+
+def test_gradients_that_share_memory_are_added_once() -> None:
+    p, q, scale = (torch.tensor([1.0, 2.0, 5.0], requires_grad=True) for _ in range(3))
+
+    def loss(x: Tensor) -> tuple[Tensor, Tensor]:
+        value = ((p + q) * x).pow(2).sum() + scale.sum()
+        return value, value.detach()
+
+    halves, weights = (
+        (torch.tensor([3.0, 7.0, 11.0]), torch.tensor([2.0, 13.0, 17.0])),
+        (p, q, scale),
+    )
+    expected = torch.autograd.grad(loss(halves[0])[0] + loss(halves[1])[0], weights)
+    loss_of_halves(loss, halves, weights)[0].backward()
+    for weight, gradient in zip(weights, expected, strict=True):
+        torch.testing.assert_close(weight.grad, gradient)
 
 
 def test_the_halves_have_different_dropout_masks(

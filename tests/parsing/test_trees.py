@@ -138,6 +138,7 @@ def test_a_linearised_tree_comes_back() -> None:
         ("(S (NP XX )S XX )NP", "a bracket )S that closes nothing"),
         ("XX XX )S", "a bracket )S that closes nothing"),
         ("(S (NP )NP XX XX )S", "a bracket )NP that closes nothing"),
+        ("(S " * (MAX_DEPTH + 1), f"a tree is more than {MAX_DEPTH} brackets deep"),
     ],
 )
 def test_what_is_no_tree_is_refused(line: str, problem: str) -> None:

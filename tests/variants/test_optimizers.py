@@ -21,6 +21,7 @@ from tests.samples import tiny
 from transformer.config import override
 from transformer.data.corpora.declared import WMT14_EN_DE
 from transformer.errors import InputError
+from transformer.model.encoder_decoder import Transformer
 from transformer.training.method import make_module
 from transformer.training.module import TransformerModule
 from transformer.variants.averages import LatestWeights
@@ -237,6 +238,24 @@ def test_a_method_takes_its_settings_from_the_configuration(
         others = {limits[x] for x in weights if x is not module.model.embedding.weight}
         assert others == {10_000}
         assert limits[module.model.embedding.weight] == config.model.d_model
+
+
+@pytest.mark.parametrize("setting", ["adam_beta1", "learning_rate_factor"])
+def test_schedule_free_divides_by_settings_that_must_not_be_0(setting: str) -> None:
+    with pytest.raises(InputError, match=f"{setting} is 0.0, but must be above 0"):
+        ScheduleFree(tiny(WMT14_EN_DE, **{setting: 0.0}))
+
+
+def test_lawa_averages_weights_and_keeps_counts() -> None:
+    module = LatestWeights(tiny(WMT14_EN_DE), k=2)
+    for model, value in zip((*module.ring, module.model), (1, 2, 3), strict=True):
+        assert isinstance(model, Transformer)
+        model.register_buffer("count", torch.tensor(value))
+        model.embedding.weight.data.fill_(float(value))
+    module.taken += 2
+    scored = module.scored_weights()
+    assert scored is not None and scored["count"] == 3
+    assert (scored["embedding.weight"] == 1.5).all()
 
 
 def rates(kind: type[TransformerModule], steps: int, **changes: Any) -> list[float]:

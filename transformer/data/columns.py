@@ -58,7 +58,9 @@ def _header(path: Path) -> list[str]:
 
 
 def _are_codes(header: Sequence[str]) -> bool:
-    return len(header) == 2 and header[0] != header[1] and all(map(_CODE.fullmatch, header))
+    if len(header) != 2 or header[0] == header[1] or tuple(header) in _ROLES:
+        return False
+    return all(map(_CODE.fullmatch, header))
 
 
 def write_column(path: Path, column: str, into: Path) -> None:
@@ -67,10 +69,12 @@ def write_column(path: Path, column: str, into: Path) -> None:
     A line with another number of columns than the first becomes :data:`TORN`, an empty one is kept.
     """
     header = _header(path)
-    if not column.isdigit() and column not in header:
+    numbers = [str(number) for number in range(1, len(header) + 1)]
+    if column not in (*header, *numbers):
         raise InputError(f"{path} has no column {column}: its first line has {', '.join(header)}")
-    place = int(column) - 1 if column.isdigit() else header.index(column)
-    skipped = 0 if column.isdigit() else 1
+    is_number = column in numbers
+    place = numbers.index(column) if is_number else header.index(column)
+    skipped = 0 if is_number else 1
     with into.open("wb") as out:
         for lines in stored_lines(path, _LINES_AT_ONCE):
             for line in lines[skipped:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -91,7 +92,7 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         src: ``(1, src)``
         tgt: ``(1, tgt)``, beginning with the begin-of-sentence id
     """
-    found: dict[nn.Module, Tensor] = {}
+    calls: dict[nn.Module, list[Tensor]] = defaultdict(list)  # layers may share a module
 
     def record(attention: nn.Module, inputs: tuple[Any, ...], _: Tensor) -> None:
         assert isinstance(attention, MultiHeadAttention)
@@ -99,21 +100,26 @@ def attention_weights(model: Transformer, src: Tensor, tgt: Tensor) -> dict[Kind
         # With the rows of the identity as values, each output is the weights themselves.
         identity = torch.eye(key.size(2), device=key.device, dtype=key.dtype)
         values = identity.expand(*value.shape[:2], -1, -1)
-        found[attention] = attention.attend(attention.queries(x), key, values, mask)[0].cpu()
+        calls[attention].append(attention.attend(attention.queries(x), key, values, mask)[0].cpu())
 
     parts: dict[Kind, list[MultiHeadAttention]] = {
         "encoder": [layer.self_attention for layer in model.encoder],
         "decoder": [layer.self_attention for layer in model.decoder],
         "cross": [layer.cross_attention for layer in model.decoder],
     }
-    hooks = [part.register_forward_hook(record) for kind in KINDS for part in parts[kind]]
+    modules = {part for kind in KINDS for part in parts[kind]}
+    hooks = [module.register_forward_hook(record) for module in modules]
     try:
         with evaluating(model):
             model.states(src, tgt)
     finally:
         for hook in hooks:
             hook.remove()
+    weights: dict[Kind, list[Tensor]] = {kind: [] for kind in KINDS}
     for kind in KINDS:
-        if not all(part in found for part in parts[kind]):
-            raise InputError(f"{type(model).__name__} has layers without {kind} attention to show")
-    return {kind: torch.stack([found[part] for part in parts[kind]]) for kind in KINDS}
+        for part in parts[kind]:
+            if not calls[part]:
+                name = type(model).__name__
+                raise InputError(f"{name} has layers without {kind} attention to show")
+            weights[kind].append(calls[part].pop(0))
+    return {kind: torch.stack(of_layers) for kind, of_layers in weights.items()}

@@ -60,7 +60,8 @@ class _LossOfHalves(Function):
             return value.detach(), other, gradients
 
         first, second = map_on_threads(differentiate, zip(halves, seeds, strict=True), threads=2)
-        ctx.save_for_backward(*(a.add_(b) for a, b in zip(first[2], second[2], strict=True)))
+        # Not in place: two parameters may share the memory of a gradient, as those of p + q do.
+        ctx.save_for_backward(*(a + b for a, b in zip(first[2], second[2], strict=True)))
         other = first[1] + second[1]
         ctx.mark_non_differentiable(other)
         return first[0] + second[0], other

@@ -178,6 +178,8 @@ def delinearise(line: str, words: Sequence[str]) -> Tree:
     for token in line.split():
         label = token[1:]
         if token[0] == "(":
+            if len(stack) > MAX_DEPTH:
+                raise InputError(f"a tree is more than {MAX_DEPTH} brackets deep: {line}")
             stack.append((label, []))
         elif token[0] != ")":
             word = next(rest, None)

@@ -45,4 +45,8 @@ class LatestWeights(TransformerModule):
         copies = [model.state_dict() for model in self.ring[: int(self.taken)]]
         if not copies:
             return None
-        return {name: torch.stack([x[name] for x in copies]).mean(0) for name in copies[0]}
+        weights: dict[str, Tensor] = {}
+        for name, value in self.model.state_dict().items():  # a count has no mean
+            of_copies = torch.stack([each[name] for each in copies])
+            weights[name] = of_copies.mean(0) if value.is_floating_point() else value
+        return weights

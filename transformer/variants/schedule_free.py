@@ -27,7 +27,9 @@ class ScheduleFree(TransformerModule):
 
     def __init__(self, config: Config, *, peak: float = 0.0025, weight_decay: float = 0.08) -> None:
         super().__init__(config)
-        check_above_zero(peak=peak)
+        training = config.training  # x is found by a division by beta1
+        check_above_zero(peak=peak, adam_beta1=training.adam_beta1)
+        check_above_zero(learning_rate_factor=training.learning_rate_factor)
         self.peak, self.weight_decay = peak, weight_decay
 
     def optimizer(self) -> Optimizer:

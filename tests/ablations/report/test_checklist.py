@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ablations.report.checklists import CHECKLISTS
 from ablations.tables.plan import make_plan
 from ablations.tables.plan_file import claim_plan
 from ablations.tables.table import Cell
+from ablations.tables.tune import Tune
 from experiments.records.result import save_result
 from tests.ablations.report.samples import SIGNS
 from tests.ablations.samples import TINY, result
@@ -95,6 +97,15 @@ def test_without_results_nothing_is_claimed_and_one_seed_has_no_spread(tmp_path:
     *_, how, score = section(one, "C3", "descriptive")
     assert how == "single runs, without a spread"
     assert score == "base (1 run): perplexity 5.250, BLEU 80.0"
+
+
+def test_a_tuned_table_says_what_it_searched(tmp_path: Path) -> None:
+    tuned = replace(SIGNS, tune=Tune(factors=(0.5, 1.0, 3.0), seeds=(2, 3)))
+    claim_plan(tmp_path, make_plan(tuned, TINY, tuned.rows[:1], [2, 3]))
+    text = checklist(TableFolder(tmp_path))
+    line = next(line for line in text.splitlines() if "learning rate of each row" in line)
+    assert "times 0.5, 1, 3" in line and "in seed 1 is reported" in line
+    assert "searched nothing" not in text
 
 
 @pytest.mark.slow

@@ -14,7 +14,13 @@ from ablations.report.compare import compare_rows
 from ablations.report.facts import facts, facts_of_results
 from ablations.report.figures import table_figures
 from ablations.report.numbers import compute_numbers
-from ablations.report.paper import is_clear_in_paper, order_of_rows, regime, regime_warning
+from ablations.report.paper import (
+    is_clear_in_paper,
+    order_of_rows,
+    regime,
+    regime_grid,
+    regime_warning,
+)
 from ablations.report.report import write_report
 from ablations.report.seeds import seeds_grid, verdicts
 from ablations.report.statistics import (
@@ -162,6 +168,18 @@ def test_a_row_without_a_difference_has_the_seeds_of_its_own_mean(tmp_path: Path
     assert list(seeds_grid(table).columns[1].cells) == ["2", "3"]
 
 
+def test_seeds_are_those_of_the_measure_that_has_most(tmp_path: Path) -> None:
+    without = {("noise", seed): {"bleu": None} for seed in (1, 2)}
+    table = fill(tmp_path, {"noise": {1: 8.0, 2: 8.2, 3: 8.1}}, changes=without)
+    assert list(seeds_grid(table).columns[1].cells) == ["3"]
+
+
+def test_a_learning_rate_that_ends_at_0_is_far_from_the_papers() -> None:
+    ratios = regime(BASE, result(Cell("base", 1)), {50: 1e-4, 25_000: 2e-3, 100_000: 0.0})
+    assert "last learning rate over its peak 0 (paper 0.2)" in regime_warning(ratios)
+    assert list(regime_grid(ratios).columns[1].cells)[-2] == "0"
+
+
 def test_rows_may_have_text_of_their_own(tmp_path: Path) -> None:
     """Another vocabulary or limit of length makes other prepared data."""
     rows = (row("base"), row("words", vocab_size=900), row("batch", tokens_per_batch=700))
@@ -279,6 +297,15 @@ def test_a_line_per_common_seed_and_one_over_all(translated: Path) -> None:
     assert line.startswith("seed 3: BLEU of narrow ") and alone.startswith(
         "one seed: p covers only the"
     )
+
+
+def test_seeds_that_one_row_was_not_to_have_are_left_out(translated: Path) -> None:
+    folder = TableFolder(translated)
+    base, narrow, *_ = folder.plan.rows
+    narrow = dataclasses.replace(narrow, seeds=(1,))
+    folder = TableFolder(translated, dataclasses.replace(folder.plan, rows=(base, narrow)))
+    line, *_ = compare_rows(folder, "base", "narrow", None)
+    assert line.startswith("seed 1: BLEU of base 100.00, of narrow ")
 
 
 @pytest.mark.parametrize(

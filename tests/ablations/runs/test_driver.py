@@ -122,6 +122,7 @@ def test_all_runs_start_the_longest_first_and_once(tmp_path: Path) -> None:
     [
         ("diverge", 2, 1, "diverged at step 7 after 1 min 02 s"),  # is a result
         ("kill", 0, 3, "failed, killed by SIGKILL (out of memory?); given up"),
+        ("real-time signal", 0, 1, "failed, killed by signal 40; given up"),
         ("leave", 0, 3, "failed, a signal from elsewhere, or its own code, stopped it; given up"),
         ("refuse", 2, 1, "refused, toy is missing: fetch it; given up"),
         ("vanish", 0, 3, "this happened 3 times; given up"),

@@ -18,6 +18,7 @@ from ablations.folder import TableFolder
 from ablations.report.numbers import compute_numbers
 from ablations.tables import BASE, Table, measure, row
 from ablations.tables.find import load_table
+from ablations.tables.own_measures import OwnMeasure
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.plan_file import claim_plan, load_plan
 from ablations.tables.table import Cell
@@ -84,6 +85,8 @@ def bleu(sources: list[str], hypotheses: list[str], references: list[str]) -> fl
         (lambda: measure(cast(Any, lambda x: x)), "must take sources, translations and references"),
         (lambda: measure(lambda x, y, z: 1.0), "there is no .*<lambda> in"),
         (lambda: measure(bleu), "a measure of your own cannot be called bleu: rename it"),
+        (lambda: OwnMeasure(function="m:dropout@1", label="x"), "cannot be called dropout"),
+        (lambda: OwnMeasure(function="m:state@1", label="x"), "cannot be called state"),
         (lambda: measure(good, " "), "needs a label"),
         (lambda: measure(good, digits=10), "0 to 9 digits"),
         (lambda: measure("nowhere_at_all:good"), "nowhere_at_all, which is not installed"),

@@ -228,6 +228,13 @@ def test_what_is_no_export_is_not_replaced(
     assert [(tmp_path / name).read_text() for name in files] == ["mine"] * len(files)
 
 
+def test_a_place_without_a_name_is_refused(finished: Path, call: Command):
+    ended = call("export", finished, "--format", "safetensors", "--output", "/")
+    assert ended.code == 2 and ended.lines[-1].endswith(
+        "--output / cannot be replaced: choose a folder"
+    )
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_of_other_weights_is_named(format: str, copy: Path, call: Command):
     export = copy / format

@@ -15,7 +15,7 @@ from experiments.evaluate.trained import TrainedModel, TrainedParser
 from experiments.export.marian import compare_with_transformers, write_marian_model
 from experiments.records.experiment import Experiment
 from experiments.records.ownership import claim
-from experiments.records.result import load_result, save_result
+from experiments.records.result import Averaged, load_result, save_result
 from experiments.run import run
 from tests.experiments.conftest import Command
 from tests.experiments.export.test_export import ROWS, lively_model, some_lines
@@ -185,6 +185,23 @@ def test_the_card_says_what_the_records_know(row: Path, call: Command, tmp_path:
     assert shipped["config"]["data"]["corpus"]["train"][0]["source"]["location"] == "train.en"
     assert call("export", row, "--format", "hf", "--average", "1").code == 0
     assert "These weights have not been scored." in (row / "hf/README.md").read_text()
+
+
+def test_the_card_compares_averaged_weights_with_averaged_weights(row: Path, call: Command) -> None:
+    for path in (row, row.with_name("seed-5")):
+        made = load_result(path)
+        assert made is not None and made.averaged_checkpoints == 2
+        alone = made.perplexity + 10
+        mean = Averaged(checkpoints=2, perplexity=made.perplexity, perplexity_per_char=2.0)
+        changes = {"averaged": mean, "averaged_checkpoints": 1, "perplexity": alone}
+        save_result(path, dataclasses.replace(made, **changes))
+    words = ("export", row, "--format", "hf")
+    assert call(*words, "--average", "2").code == 0
+    line = "| Perplexity of the validation set | 29.000 | 30.000 (17.294 to 42.706) |"
+    assert line in (row / "hf/README.md").read_text()
+    assert call(*words, "--average", "1").code == 0
+    line = "| Perplexity of the validation set | 39.000 | 40.000 (27.294 to 52.706) |"
+    assert line in (row / "hf/README.md").read_text()
 
 
 def test_a_check_without_transformers_says_how_to_install_it(

@@ -195,7 +195,38 @@ def test_a_failed_start_of_wandb_does_not_stop_the_run(
     assert [given["mode"] for given in init.given] == ["online", "offline"]
 
 
-def _broken(*_: Any) -> None:
+def test_settings_that_wandb_refuses_do_not_stop_the_run(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "abc")
+    with (
+        pytest.warns(
+            UserWarning, match=r"W&B('s settings cannot be read|.* mode offline): 1 valid"
+        ),
+        closing(Tracking(experiment, tmp_path)) as tracking,
+    ):
+        assert tracking.loggers(0) == []
+
+
+def test_a_run_that_wandb_refuses_after_its_start_trains_without_it(
+    init: _Init, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def start(**given: Any) -> Any:
+        run = init(**given)
+        monkeypatch.setattr(run, "define_metric", _broken)
+        return run
+
+    monkeypatch.setattr(wandb, "init", start)
+    with (
+        pytest.warns(UserWarning, match="W&B does not take the run: Conn"),
+        closing(Tracking(experiment, tmp_path)) as tracking,
+    ):
+        assert tracking.loggers(0) == []
+    assert len(init.given) == 1
+
+
+def _broken(*_: Any, **__: Any) -> None:
     raise ConnectionResetError("Connection lost")
 
 
