@@ -229,8 +229,9 @@ def run_confirmation(
     check_confirmable(there, row)
     root = into or Path("runs") / f"confirm-{there.plan.name}"
     check_free(root, PLAN_FILE)
-    if root.exists() and root.samefile(committed):
-        raise InputError(f"--into is {root} itself: give the directory of other runs")
+    if root.resolve().is_relative_to(committed.resolve()):
+        where = "itself" if root.resolve() == committed.resolve() else f"inside {committed}"
+        raise InputError(f"--into is {root} {where}: give the directory of other runs")
     chosen = replace(there.plan.row(row), seeds=parse_seeds(seeds))
     plan = replace(there.plan, rows=(chosen,), base=_with_options(there.plan.base, options))
     names = [str(cell) for cell in plan.cells]

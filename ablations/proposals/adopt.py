@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -26,8 +27,8 @@ def adopt(which: str, scale: str, root: Path, options: Options) -> Answer:
         root: the directory of the proposals and their base
 
     Raises:
-        InputError: if there is no such proposal, its verdict is not "better" than this base, or a
-            new seed has no finite score.
+        InputError: if there is no such proposal, its verdict is not "better" than this base, a new
+            seed has no finite score, or the new seeds are worse than this base.
         ablations.proposals.desk.StoppedError: after a signal.
     """
     if not (root / PLAN_FILE).exists():
@@ -51,11 +52,17 @@ def adopt(which: str, scale: str, root: Path, options: Options) -> Answer:
                 "it does not become the base"
             )
         base = desk.scores(desk.base, desk.base_seeds).values
+        difference = fmean(found.values) - fmean(base)
+        if difference >= 0:
+            raise InputError(
+                f"on its new seeds {line.name} is {math.expm1(difference):.1%} worse than "
+                f"{desk.base}, so it does not become the base"
+            )
         adopted = Adopted(
             adopted=line.number,
             name=line.name,
             seeds=fresh,
-            difference=fmean(found.values) - fmean(base),
+            difference=difference,
             seconds=found.seconds,
             when=now(),
         )

@@ -94,14 +94,22 @@ class Desk:
             plan = replace(plan, base=base)
         self.plan = with_rows_there(root, settle_plan(root, plan))
         self.base, self.base_seeds = self.ledger.base(BASE_SEEDS)
+        rows = {each.name for each in self.plan.rows}
+        missing = [name for name in (*self.ledger.tried, self.base) if name not in rows]
+        if missing:
+            raise InputError(
+                f"{root / PLAN_FILE} lacks {missing[0]}, which {self.ledger.path} has: restore the "
+                f"file, or remove {root} to begin anew"
+            )
+        trust_copies(root, self.plan.row(self.base).changes)
 
     def plan_row(self, proposal: Row) -> PlannedRow:
         """A proposal on top of the current base, with the seeds that it gets."""
         whole = on_base(proposal, self.plan.row(self.base).changes)
-        seeds = self.base_seeds[: self.seeds]
-        table = _declare(replace(whole, name="proposal"))
-        planned = make_plan(table, self.scale, table.rows[1:], seeds).row("proposal")
-        return replace(planned, name=proposal.name)
+        name = "proposal" if proposal.name == BASE_ROW else proposal.name
+        table = _declare(replace(whole, name=name))
+        planned = make_plan(table, self.scale, table.rows[1:], self.base_seeds[:1]).row(name)
+        return replace(planned, name=proposal.name, seeds=self.base_seeds[: self.seeds])
 
     def find(self, planned: PlannedRow) -> PlannedRow | None:
         """The row of an earlier proposal with these settings and this source, if there is one.
@@ -141,7 +149,7 @@ class Desk:
         """Take the base's runs from committed results, or train those that are missing."""
         if not (self.root / PLAN_FILE).exists():
             self.plan = claim_plan(self.root, self.plan)
-        if len(self.plan.rows) == 1:
+        if self.base == BASE_ROW and self._lacks_results():
             self._take_results()
         self.train(self.base, self.base_seeds, says="training the base first", retry=True)
         found = self.scores(self.base, self.base_seeds)
@@ -152,6 +160,14 @@ class Desk:
                 f"{self.root / self.base} has no result for seed {seeds}{why}: fix that, and run "
                 "the same command again"
             )
+
+    def _lacks_results(self) -> bool:
+        """Whether runs of the first base could be taken from committed results.
+
+        If all are missing after proposals were tried, the user has removed them to train them here.
+        """
+        count = len([*(self.root / BASE_ROW).glob("seed-*")])
+        return 0 < count < len(BASE_SEEDS) or len(self.plan.rows) == 1
 
     def _take_results(self) -> None:
         path = _committed(self.plan.scale)
@@ -188,8 +204,7 @@ class Desk:
         Raises:
             StoppedError: after a signal.
         """
-        for each in (self.base, name):
-            trust_copies(self.root, self.number(each))
+        trust_copies(self.root, self.plan.row(name).changes)
         planned = TableRuns(self.root)
         names = [str(Cell(name, seed)) for seed in seeds]
         runs = {run.name: run for run in planned.folder.look() if run.name in names}

@@ -12,17 +12,17 @@ from ablations.files import PLAN_FILE, check_free
 from ablations.proposals.decide import Spread, Verdict, compare, decide, smallest_gain
 from ablations.proposals.desk import Desk, classes_of
 from ablations.proposals.ledger import Adopted, Tried
-from ablations.proposals.read import keep_sources, read_proposal
+from ablations.proposals.read import CLASSES, keep_sources, read_proposal
 from ablations.proposals.scores import Scores
 from ablations.runs.attempts import clear_failures
 from ablations.runs.lock import WHOLE, lock_runs
 from ablations.runs.options import Options
 from ablations.tables.plan import PlannedRow
-from ablations.tables.table import Cell
+from ablations.tables.table import Cell, Row
 from experiments.records.ownership import identity
 from transformer.config import OPTIONS_OF, Config, override, text_settings, to_dict
 from transformer.errors import InputError
-from transformer.files import to_json
+from transformer.files import remove, to_json
 
 _FIRST = 2  # seeds after which a worse proposal ends early
 _MINUTES, _MINUTES_AT = 30.0, {"quick": 3.0}  # of training a proposal, by default
@@ -84,9 +84,7 @@ def try_proposal(
         if before is not None and before.verdict != Verdict.NONE:
             return answer_of(desk, before, repeated=True)
         if known is None:
-            kept = keep_sources(root, len(desk.plan.rows), proposal)
-            known = desk.plan_row(replace(kept, name=desk.free_name(proposal.name)))
-            desk.add(known)
+            known = _add(desk, proposal)
         if before is not None:
             for seed in known.seeds:
                 clear_failures(root / str(Cell(known.name, seed)))
@@ -96,12 +94,33 @@ def try_proposal(
         return answer_of(desk, line)
 
 
+def _add(desk: Desk, proposal: Row) -> PlannedRow:
+    """Copy the classes of a new proposal and give it a row."""
+    from transformer.training.method import make_module
+
+    number = len(desk.plan.rows)
+    kept = keep_sources(desk.root, number, proposal, desk.plan.row(desk.base).changes)
+    planned = desk.plan_row(replace(kept, name=desk.free_name(proposal.name)))
+    try:
+        make_module(planned.configure(desk.plan.base))
+    except InputError as error:
+        remove(desk.root / CLASSES / str(number))
+        raise InputError(f"{error}; of a proposal's files, only Python files are copied") from error
+    desk.add(replace(planned, seeds=planned.seeds[:_FIRST]))
+    return planned
+
+
 def _check(desk: Desk, planned: PlannedRow) -> None:
     """Refuse a proposal that cannot be compared with the base, or whose model cannot be made."""
     from transformer.training.method import make_module
 
     if desk.find(planned) is not None:
         return
+    fixed = [name for name in ("precision", "threads") if name in planned.changes]
+    if fixed:
+        raise InputError(
+            f"{planned.name} sets {fixed[0]}, but proposals have the base's: remove it"
+        )
     config, base = planned.configure(desk.plan.base), desk.plan.configs[desk.base]
     if text_settings(config) != text_settings(base):
         raise InputError(
@@ -117,17 +136,21 @@ def _check(desk: Desk, planned: PlannedRow) -> None:
 
 def _trained(config: Config) -> Config:
     """The settings that perplexity depends on, the same for all seeds."""
-    found = identity(override(config, seed=0))
+    same = {"checkpoint_every_steps": 1, "validate_every_steps": 1, "log_every_steps": 1}
+    found = identity(override(config, seed=0, also_average=None, **same))
     return replace(found, decoding=type(found.decoding)())
 
 
 def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
     """Train the seeds of a proposal, a few at first, until there is a verdict."""
-    seeds = planned.seeds[: desk.seeds]
+    more = (seed for seed in desk.base_seeds if seed not in planned.seeds)
+    seeds = (*planned.seeds, *more)[: desk.seeds]
     base = desk.scores(desk.base, desk.base_seeds)
     earlier, look = desk.ledger.spread(without=planned.name), desk.ledger.look(planned.name)
     is_tested, found, verdict = False, Scores({}), None
     for batch in dict.fromkeys((seeds[:_FIRST], seeds)):  # one batch if these are the same
+        row = desk.plan.row(planned.name)
+        desk.add(replace(row, seeds=tuple(dict.fromkeys((*row.seeds, *batch)))))
         new = [seed for seed in batch if seed not in found.by_seed and seed not in found.lost]
         desk.train(planned.name, new, deadline=deadline)
         found = desk.scores(planned.name, batch)
@@ -148,7 +171,7 @@ def _test(desk: Desk, planned: PlannedRow, deadline: float) -> Tried:
         if verdict is not None:
             break
     assert verdict is not None
-    line = _line(desk, planned, found, base, verdict)
+    line = _line(desk, replace(planned, seeds=seeds), found, base, verdict)
     if not is_tested:
         return line
     return _with_test(line, base, found, earlier, look)
@@ -180,7 +203,8 @@ def _line(desk: Desk, planned: PlannedRow, found: Scores, base: Scores, verdict:
     }
     reason = found.reasons[0] if found.reasons else ""
     if verdict == Verdict.NONE and found.left:
-        reason = "not all seeds finished in time: the same command continues"
+        why = f" ({reason})" if reason else ""
+        reason = f"not all seeds finished in time{why}: the same command continues"
     return Tried(
         number=desk.number(planned.name),
         name=planned.name,

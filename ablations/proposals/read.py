@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -32,6 +33,9 @@ def read_proposal(what: str) -> Row:
         InputError: if there is no proposal in it, or more than one.
     """
     if not what.endswith(".py"):
+        module, _, kind = what.rpartition(":")
+        if module and not module.endswith(".py") and not is_installed(module):
+            raise InputError(f"{module} is not installed: give its file, as in FILE.py:{kind}")
         return _row_of_class(what)
     module = load_file(Path(what), "class or table")
     table = getattr(module, "TABLE", None)
@@ -67,6 +71,8 @@ def _row_of_class(what: str) -> Row:
 
     name = variant_name(what)
     kind = load(name, object, "try")
+    if kind in (Transformer, TransformerModule):
+        raise InputError(f"{what} is the paper's own, which changes nothing: give a subclass")
     if issubclass(kind, Transformer):
         of = "model"
     elif issubclass(kind, TransformerModule):
@@ -86,6 +92,8 @@ def _row_of_table(what: str, table: Table) -> Row:
             f"{what}: its base is not Table 3's, with which proposals are compared: use BASE, and "
             "put your changes into the row"
         )
+    if table.tune is not None:
+        raise InputError(f"{what} tunes its rows, but try trains one learning rate: remove tune=")
     rows = [row for row in table.run_rows if row.changes]
     if len(rows) != 1:
         raise InputError(
@@ -107,30 +115,64 @@ def on_base(row: Row, base: dict[str, Value]) -> Row:
     return replace(row, changes={**kept, **row.changes})
 
 
-def keep_sources(root: Path, number: int, row: Row) -> Row:
+def keep_sources(root: Path, number: int, row: Row, base: Mapping[str, Value]) -> Row:
     """The row with classes from the user's files replaced by copies in ``root``.
 
     So a file may be edited while it is tried, and tried again; each version is a proposal of its
     own.
+
+    Args:
+        base: the changes of the base's row, whose classes may be used together with these
+
+    Raises:
+        InputError: if two files of one name that such classes import differ, as Python has one
+            module of a name.
     """
-    changes = dict(row.changes)
-    for of in OPTIONS_OF:
-        name = changes.get(of)
-        if isinstance(name, str) and not is_installed(split_name(name)[0]):
-            changes[of] = _copy(name, root / CLASSES / str(number), number)
-    return replace(row, changes=changes)
+    names = {of: str(name) for of in OPTIONS_OF if (name := row.changes.get(of))}
+    own = {of: name for of, name in names.items() if not is_installed(split_name(name)[0])}
+    texts = _texts_of_base(root, base)
+    copied: dict[PurePosixPath, bytes] = {}
+    for name in own.values():
+        for path, text in _files_of(name).items():
+            copied[path] = text
+            if text != source_file(name).read_bytes() and texts.setdefault(path, text) != text:
+                raise InputError(
+                    f"{path} of {class_name(name)} differs from the file of that name which "
+                    "another class of this proposal or of its base imports: rename it"
+                )
+    folder = root / CLASSES / str(number)
+    for path, text in copied.items():
+        make_directory((folder / path).parent)
+        write_atomically(folder / path, text)
+    copies = {of: _copy(name, folder, number) for of, name in own.items()}
+    return replace(row, changes={**row.changes, **copies})
+
+
+def _files_of(name: str) -> dict[PurePosixPath, bytes]:
+    """The Python files that define a class, by their paths from its folder."""
+    found: dict[PurePosixPath, bytes] = {}
+    for key, text in source_record([name])["files"][split_name(name)[0]].items():
+        path = PurePosixPath(key)
+        if path.suffix == ".py" and ".." not in path.parts and not path.is_absolute():
+            found[path] = text.encode()
+    return found
+
+
+def _texts_of_base(root: Path, base: Mapping[str, Value]) -> dict[PurePosixPath, bytes]:
+    """The files that the classes of the base import, from their copies."""
+    found: dict[PurePosixPath, bytes] = {}
+    for copy in _copies(root, base):
+        for path in copy.parent.rglob("*.py"):
+            if path.read_bytes() != copy.read_bytes():
+                found[PurePosixPath(path.relative_to(copy.parent).as_posix())] = path.read_bytes()
+    return found
 
 
 def _copy(name: str, folder: Path, number: int) -> str:
-    """Copy the files that a class needs; return its name in the copy, whose file name is unique."""
-    module, kind, digest = split_name(name)
+    """Copy the file of a class; return its name in the copy, whose file name is unique."""
+    _, kind, digest = split_name(name)
     file = source_file(name)
     make_directory(folder)
-    for key, text in source_record([name])["files"][module].items():
-        path = PurePosixPath(key)
-        if path.suffix == ".py" and ".." not in path.parts and not path.is_absolute():
-            make_directory((folder / path).parent)
-            write_atomically(folder / path, text)
     copy = folder / f"{kind}_{number}.py"
     write_atomically(copy, file.read_bytes())
     found = variant_name(f"{copy}:{kind}")
@@ -139,6 +181,24 @@ def _copy(name: str, folder: Path, number: int) -> str:
     return found
 
 
-def trust_copies(root: Path, number: int) -> None:
-    """Let the classes of a proposal be imported from their copies."""
-    trust(*sorted((root / CLASSES / str(number)).glob(f"*_{number}.py")))
+def trust_copies(root: Path, changes: Mapping[str, Value]) -> None:
+    """Let the classes of a row be imported from their copies.
+
+    Raises:
+        InputError: if one is missing.
+    """
+    trust(*_copies(root, changes))
+
+
+def _copies(root: Path, changes: Mapping[str, Value]) -> list[Path]:
+    """The copies of a row's classes; the name of each ends with the number of its proposal."""
+    copies: list[Path] = []
+    for of in OPTIONS_OF:
+        module = split_name(str(changes.get(of) or ""))[0]
+        if not module or is_installed(module):
+            continue
+        copy = root / CLASSES / module.rpartition("_")[2] / f"{module}.py"
+        if not copy.is_file():
+            raise InputError(f"{copy} is missing: restore it")
+        copies.append(copy)
+    return copies

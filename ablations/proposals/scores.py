@@ -49,9 +49,18 @@ def read_scores(root: Path, plan: Plan, name: str, seeds: Sequence[int]) -> Scor
         lost=tuple(map(_seed, lost)),
         diverged=tuple(map(_seed, diverged)),
         reasons=tuple(filter(None, map(_reason, (*diverged, *lost, *runs)))),
-        seconds=sum(run.seconds or 0.0 for run in runs),
+        seconds=sum(map(_seconds, runs)),
         data=frozenset(run.result.data_digest or "" for run in finite if run.result),
     )
+
+
+def _seconds(run: Run) -> float:
+    """How long a run took, or its newest attempt if it has no result."""
+    if run.seconds is not None:
+        return run.seconds
+    if run.attempt is None or run.report is None:
+        return 0.0
+    return max(0.0, run.report.updated_at - run.attempt.started_at)
 
 
 def _reason(run: Run) -> str:

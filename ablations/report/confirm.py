@@ -41,14 +41,17 @@ def check_confirmable(there: TableFolder, row: str) -> None:
     known = [each.name for each in there.plan.rows if each.seeds]
     if row not in known:
         raise unknown_name("row", row, known)
-    runs = [run for run in there.look() if run.row == row]
+    runs = [run for run in there.runs() if run.row == row]
     for run in runs:
         if run.state == RunState.STALE:
             commit = there.commit(run.name)
             raise InputError(
                 f"row {row} of {there.path} was trained differently ({run.problem}): check out "
-                f"commit {commit} to train it again"
+                f"commit {commit} to train it again, there with run {there.plan.table} --scale "
+                f"{there.plan.scale} --rows {row} --seeds …"
             )
+        if run.problem:
+            raise InputError(f"{run.name} of {there.path} cannot be used: {run.problem}")
     if not any(run.result for run in runs):
         raise InputError(f"row {row} of {there.path} has no finished run to confirm")
 
@@ -66,9 +69,13 @@ def describe_confirmation(there: TableFolder, here: TableFolder, row: str) -> It
         yield f"  seed {seed}: {_by_digit(old[seed], new[seed], there.plan.compared)}"
     if not fresh:
         return
+    if _has_diverged(old) or _has_diverged(fresh):
+        shares = (_share_diverged(fresh), _share_diverged(old))
+        yield f"  diverged: {shares[0]} here, {shares[1]} there; the others are compared"
+    sound = [_sound(each) for each in (old, fresh)]
     for measure in there.plan.compared:
         spread = _spread(there, results, row, measure)
-        before, after = (by_seed(each.values(), measure) for each in (old, fresh))
+        before, after = (by_seed(each.values(), measure) for each in sound)
         yield from _compare(measure, before, after, spread)
 
 
@@ -83,6 +90,14 @@ def _results(folder: TableFolder) -> Mapping[str, Results]:
 
 def _has_diverged(results: Results) -> bool:
     return any(result.has_diverged for result in results.values())
+
+
+def _share_diverged(results: Results) -> str:
+    return f"{len(results) - len(_sound(results))} of {len(results)}"
+
+
+def _sound(results: Results) -> Results:
+    return {seed: result for seed, result in results.items() if not result.has_diverged}
 
 
 def _seeds(results: Results) -> str:
@@ -117,7 +132,8 @@ def _spread(
         finished = [name for name in training.rows if name in results]
         sound = [name for name in finished if not _has_diverged(results[name])]
         chosen += sound[:1]
-    return pool_within({name: by_seed(results[name].values(), measure) for name in chosen})
+    values = {name: by_seed(_sound(results[name]).values(), measure) for name in chosen}
+    return pool_within(values)
 
 
 def _compare(

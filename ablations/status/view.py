@@ -222,14 +222,17 @@ def show_status(directory: Path, *, watch: bool, as_json: bool) -> int:
     reader = DirectoryReader(directory)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     with View(console) as view:
-        status = reader.read()
-        while watch and not status.is_over:
+        while True:
+            began = time.monotonic()
+            status = reader.read()
+            took = time.monotonic() - began
+            if not watch or status.is_over:
+                break
             if as_json:
                 _print_json(status)
             else:
                 view.update(lambda status=status: status)
-            time.sleep(_LIVE_SECONDS)
-            status = reader.read()
+            time.sleep(max(_LIVE_SECONDS, _PATIENCE * took))
     if as_json:
         _print_json(status)
     else:

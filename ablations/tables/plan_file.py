@@ -33,7 +33,13 @@ def load_plan(directory: Path) -> Plan:
         raise InputError(
             f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
         )
-    return from_dict(Plan, read_json(path), str(path))
+    try:
+        return from_dict(Plan, read_json(path), str(path))
+    except InputError as error:
+        reason = str(error).removesuffix("; delete it to have it made again")
+        raise InputError(
+            f"{reason}: restore it or, if it is run's, delete it and call run again"
+        ) from error
 
 
 def share_arithmetic(base: Config, found: Config | None) -> Config:

@@ -66,11 +66,31 @@ def test_what_cannot_be_confirmed_is_refused(out: Path, call: Call) -> None:
         ("--seeds 4,5", "--seeds 4-x", "--seeds holds '4-x'"),
         ("confirm out", "confirm nowhere", "nowhere does not exist: committed results are in"),
         ("--into again", "--into out", "--into is out itself"),
+        ("--into again", "--into out/deeper", "--into is out/deeper inside out: give"),
     )
     for given, wrong, words in refused:
         code, shown = call(CONFIRM.replace(given, wrong))
         assert code == 2 and words in shown, wrong
     assert len(started(out)) == 6
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_row_with_damaged_runs_is_not_trained_again(out: Path, call: Call) -> None:
+    (Cell("idea", 2).directory(out) / "result.json").write_text("{")
+    code, shown = call(CONFIRM)
+    assert code == 2 and "idea/seed-2 of out cannot be used: " in shown
+    assert not started(out.with_name("again"))
+
+
+def test_runs_that_diverged_are_counted_and_the_others_compared(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    fill(there, {"base": {1: 5.0, 2: 5.1, 3: 4.9}, "noise": {1: 6.0, 2: 6.1, 3: 5.9}})
+    plateau = {("base", 5): {"unigram_perplexity": 301.0}}
+    fill(here, {"base": {4: 5.2, 5: 300.0}}, changes=plateau)
+    lines = list(describe_confirmation(TableFolder(there), TableFolder(here), "base"))
+    assert "  diverged: 1 of 2 here, 0 of 3 there; the others are compared" in lines
+    (line,) = (line for line in lines if line.startswith("Perplexity"))
+    assert line.startswith("Perplexity: 5.200 here, 5.000 there, +0.200 (95 % CI")
 
 
 def test_the_same_seed_is_compared_digit_by_digit(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from experiments.records.ownership import identity
 from experiments.records.progress import RunState
 from tests.ablations.samples import Call, prepare_stand_ins, started
 from tests.ablations.test_run_again import edit
+from transformer.variant import FILES_VARIABLE
 
 TRY = "try idea.py --scale quick --directory out --json"
 IDEA = """
@@ -124,6 +127,7 @@ def test_a_loss_ends_after_two_seeds(out: Path, ask: Any) -> None:
     code, found = ask()
     assert code == 0 and found["verdict"] == "worse"
     assert sorted(started(out)) == ["Idea/seed-1", "Idea/seed-2"]
+    assert {run.state for run in open_folder(out).runs()} == {RunState.DONE}  # no seed waits
     assert len(found["scores"]) == len(found["perplexities"]) == 2
 
 
@@ -201,7 +205,11 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
         'TABLE = Table(name="t", title="", base=BASE,\n'
         '    rows=(row("base"), row("warm", clip_norm=0.5)))\n'
     )
-    code, found = ask()
+    # In a process that has not imported the base's class yet.
+    command = [sys.executable, "-m", "tests.ablations.with_stand_ins", *TRY.split()]
+    env = {name: value for name, value in os.environ.items() if name != FILES_VARIABLE}
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    code, found = ended.returncode, json.loads(ended.stdout)
     assert code == 0 and found["verdict"] == "no difference" and found["look"] == 2
     assert found["base"] == "Idea" and found["seeds"] == [11, 12, 13, 14]
     assert found["settings"] == {"clip_norm": 0.5}
@@ -209,6 +217,80 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     assert str(config.model.model).startswith("Idea_1:Idea") and config.training.clip_norm == 0.5
     code, shown = call(adopt.replace("Idea", "warm"))
     assert code == 2 and "the verdict on warm is no difference" in shown
+    (out / "classes/1/Idea_1.py").rename(out / "kept.py")
+    code, shown = call(TRY)
+    assert code == 2 and "out/classes/1/Idea_1.py is missing: restore it" in shown
+
+
+@pytest.mark.slow
+def test_a_winner_that_is_worse_on_fresh_seeds_does_not_become_the_base(
+    out: Path, ask: Any, call: Call
+) -> None:
+    say(out, seeds_of("Idea", GAIN) | seeds_of("Idea", (1.12,) * 10, 11))
+    assert ask()[1]["verdict"] == "better"
+    for _ in range(2):
+        code, shown = call("try Idea --adopt --scale quick --directory out")
+        assert code == 2 and "on its new seeds Idea is 2.0% worse than base, so it" in shown
+    assert len(Ledger(out).lines) == 1 and len(started(out)) == 14
+
+
+@pytest.mark.slow
+def test_a_ledger_without_its_plan_is_refused(out: Path, ask: Any, call: Call) -> None:
+    say(out, seeds_of("Idea", SAME))
+    assert ask()[0] == 0
+    (out / "table.json").unlink()
+    code, shown = call(TRY)
+    assert code == 2 and "out/table.json lacks Idea, which out/ledger.jsonl has: restore" in shown
+
+
+@pytest.mark.slow
+def test_a_lost_run_of_the_base_is_taken_again_and_a_lost_base_is_trained(
+    out: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.Desk, "_seconds", lambda *_: 125.0)
+    say(out, seeds_of("Idea", SAME))
+    assert ask()[0] == 0
+    shutil.rmtree(out / "base/seed-3")
+    assert ask()[1]["repeated"] and (out / "base/seed-3").exists()
+    assert len(started(out)) == 4
+    shutil.rmtree(out / "base")
+    say(out, seeds_of("base", tuple(1.097 + 0.001 * (seed % 4) for seed in range(10))))
+    assert ask()[1]["repeated"] and len(started(out)) == 14
+
+
+@pytest.mark.slow
+def test_classes_that_import_different_files_of_one_name_are_not_put_together(
+    out: Path, idea: Path, ask: Any, call: Call
+) -> None:
+    say(out, seeds_of("Idea", GAIN) | seeds_of("Idea", (1.08,) * 10, 11))
+    helper = idea.with_name("part_of_base.py")
+    helper.write_text("SLOPE = 3\n")
+    idea.write_text(f"from part_of_base import SLOPE\n{IDEA}    steep = SLOPE\n")
+    assert ask(TRY.replace("idea.py", "idea.py:Idea"))[1]["verdict"] == "better"
+    assert ask("try Idea --adopt --scale quick --directory out --json")[0] == 0
+    helper.write_text("SLOPE = 5\n")
+    idea.write_text(
+        "from part_of_base import SLOPE\nfrom transformer import TransformerModule\n\n\n"
+        "class Method(TransformerModule):\n    steep = SLOPE\n"
+    )
+    code, shown = call(TRY.replace("idea.py", "idea.py:Method"))
+    assert code == 2 and "part_of_base.py of Method differs from the file of that name" in shown
+    assert not (out / "classes/2").exists()
+
+
+def test_a_class_that_reads_another_file_is_refused_before_it_is_trained(
+    out: Path, idea: Path, call: Call
+) -> None:
+    say(out, {})
+    idea.with_name("words.txt").write_text("a word")
+    idea.write_text(
+        "from pathlib import Path\n"
+        f"{IDEA}    words = (Path(__file__).parent / 'words.txt').read_text()\n"
+    )
+    code, shown = call(TRY)
+    assert code == 2 and "words.txt" in shown and "only Python files are copied" in shown
+    assert not (out / "classes/1").exists() and started(out) == []
+    assert [row.name for row in load_plan(out).rows] == ["base"]
 
 
 @pytest.mark.slow
@@ -272,6 +354,9 @@ def test_a_method_is_tried_as_a_method(out: Path, idea: Path, ask: Any) -> None:
         (IDEA, "nothing.py", "there is no class or table file nothing.py"),
         (IDEA, "idea.py:Ida", "there is no Ida in"),
         (IDEA, "idea", "'idea' names no class: write FILE.py:Class or module:Class"),
+        (IDEA, "nowhere:Idea", "nowhere is not installed: give its file, as in FILE.py:Idea"),
+        (IDEA, "transformer:Transformer", "is the paper's own, which changes nothing"),
+        (IDEA, "transformer:TransformerModule", "is the paper's own, which changes nothing"),
         ("x = 1", "idea.py", "idea.py has no class that is a model or a method, and no TABLE"),
         (
             IDEA + "\n\nclass Other(Transformer):\n    pass\n",
@@ -296,7 +381,7 @@ def test_what_is_no_proposal_is_refused_before_a_directory_is_made(
 
 
 TABLE = """
-from ablations.tables import BASE, Table, row
+from ablations.tables import BASE, Table, Tune, row
 from transformer.config import override
 
 TABLE = Table(name="t", title="", base=BASE, rows=(row("base"), row("one", clip_norm=0.5)))
@@ -311,6 +396,11 @@ TABLE = Table(name="t", title="", base=BASE, rows=(row("base"), row("one", clip_
         ("base=BASE", "base=override(BASE, dropout=0.3)", "its base is not Table 3's"),
         ("clip_norm=0.5", "vocab_size=400", "one changes the text or its vocabulary"),
         ("clip_norm=0.5", "beam_size=1", "one changes nothing in the training"),
+        ("clip_norm=0.5", "checkpoint_every_steps=9", "one changes nothing in the training"),
+        ("clip_norm=0.5", "validate_every_steps=9", "one changes nothing in the training"),
+        ("clip_norm=0.5", "threads=2", "one sets threads, but proposals have the base's"),
+        ("clip_norm=0.5", 'clip_norm=float("nan")', "row 'one'"),
+        ("base=BASE", "base=BASE, tune=Tune()", "idea.py tunes its rows, but try trains one"),
         ("clip_norm=0.5", "clip_norm=1.0", "one changes nothing in the training"),
     ],
 )
