@@ -239,7 +239,7 @@ def variant_name(variant: type[nn.Module] | Callable[..., Any] | str) -> str:
     if isinstance(variant, str):
         module, colon, kind = variant.rpartition(":")
         kind = kind.partition("@")[0]
-        if not colon:
+        if not colon or not kind:
             raise InputError(f"{variant!r} names no class: write FILE.py:Class or module:Class")
         file = expand_user(module) if module.endswith(".py") else None
     else:

@@ -354,6 +354,7 @@ def test_a_method_is_tried_as_a_method(out: Path, idea: Path, ask: Any) -> None:
         (IDEA, "nothing.py", "there is no class or table file nothing.py"),
         (IDEA, "idea.py:Ida", "there is no Ida in"),
         (IDEA, "idea", "'idea' names no class: write FILE.py:Class or module:Class"),
+        (IDEA, "idea.py:", "'idea.py:' names no class: write FILE.py:Class or module:Class"),
         (IDEA, "nowhere:Idea", "nowhere is not installed: give its file, as in FILE.py:Idea"),
         (IDEA, "transformer:Transformer", "is the paper's own, which changes nothing"),
         (IDEA, "transformer:TransformerModule", "is the paper's own, which changes nothing"),
