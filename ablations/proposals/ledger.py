@@ -98,8 +98,16 @@ class Ledger:
 
     def look(self, name: str) -> int:
         """The number of a row's test: its own if it was tested before, else the next one."""
-        looks = {line.name: line.look for line in self.tried.values() if line.look is not None}
-        return looks.get(name) or 1 + max(looks.values(), default=0)
+        return self._looks.get(name) or self.next_look
+
+    @property
+    def next_look(self) -> int:
+        """The number of the next new proposal's test."""
+        return 1 + max(self._looks.values(), default=0)
+
+    @property
+    def _looks(self) -> dict[str, int]:
+        return {line.name: line.look for line in self.tried.values() if line.look is not None}
 
     def spread(self, *, without: str = "") -> Spread:
         """The spread within the proposals, leaving out one row's."""

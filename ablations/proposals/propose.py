@@ -245,7 +245,7 @@ def answer_of(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> A
     name, seeds = ledger.base(desk.base_seeds)
     base = desk.scores(name, seeds).values
     gains = [
-        smallest_gain(base, desk.seeds, earlier=ledger.spread(), look=ledger.look(""), more=more)
+        smallest_gain(base, desk.seeds, earlier=ledger.spread(), look=ledger.next_look, more=more)
         for more in (0, _LATER)
     ]
     return Answer(
