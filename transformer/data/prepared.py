@@ -54,7 +54,7 @@ class Manifest:
         file = self.files.get(f"{split}/{LENGTHS_FILE}")
         return None if file is None else file.bytes // BYTES_PER_PAIR
 
-    def require(self, found: Manifest) -> None:
+    def refuse_other(self, found: Manifest) -> None:
         """Refuse ``found`` if it is other data than this, and name the files that differ."""
         names = sorted({*self.files, *found.files})
         refuse_changed([name for name in names if self.files.get(name) != found.files.get(name)])

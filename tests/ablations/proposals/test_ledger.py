@@ -79,7 +79,7 @@ def test_each_proposal_counts_once_and_only_if_it_was_tested(tmp_path: Path) -> 
     assert ledger.look("Idea") == 1 and ledger.look("Other") == 2
     ledger.append(replace(NONE, look=2))
     ledger.append(replace(NONE, look=2, verdict=Verdict.SAME))
-    assert ledger.look("Other") == 2 and ledger.look("") == 3
+    assert ledger.look("Other") == 2 and ledger.next_look == 3
     assert ledger.spread() == Spread(0.125, 1)
     assert ledger.spread(without="Idea") == Spread()
 

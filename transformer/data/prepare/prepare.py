@@ -91,7 +91,7 @@ def prepare(config: Config, *, expected: Manifest | None = None) -> PreparedCorp
         )
     manifest = read_manifest(directory / MANIFEST_FILE)
     if expected is not None:
-        expected.require(manifest)
+        expected.refuse_other(manifest)
     return PreparedCorpus(directory, manifest)
 
 
