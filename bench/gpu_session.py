@@ -22,6 +22,7 @@ from typing import Any
 
 from ablations.runs.options import count_cores, gpus
 from ablations.tables.table3 import TABLE as TABLE3
+from bench import end_in_one_line
 from bench.mps import mps
 from bench.session_archive import pack, unfinished, unpack
 from experiments.records.result import RESULT_FILE
@@ -215,8 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    end_in_one_line(main)

@@ -13,6 +13,7 @@ from random import Random
 
 import torch
 
+from bench import end_in_one_line
 from bench.common import Numbers, lines_of
 from experiments.catalog.find import find_experiment
 from experiments.devices import peak_memory
@@ -22,7 +23,6 @@ from transformer.data.fetch.cache import cache_directory
 from transformer.data.fetch.texts import fetch
 from transformer.data.prepare.prepare import prepare
 from transformer.data.text import read_aligned
-from transformer.errors import InputError
 
 PARSER = argparse.ArgumentParser(description=__doc__)
 PARSER.add_argument("name", help="an experiment, whose training text is multiplied")
@@ -81,15 +81,12 @@ def multiply(source: Lines, target: Lines, pairs: int, files: tuple[Path, Path])
 def main() -> None:
     """Measure with the given options, and print the numbers."""
     given = PARSER.parse_args()
-    try:
-        declared = find_experiment(given.name).config.data.corpus.train
-        texts = [read_aligned(fetch(text.source), fetch(text.target)) for text in declared]
-        source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
-        numbers = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
-    except InputError as error:
-        PARSER.error(str(error))
+    declared = find_experiment(given.name).config.data.corpus.train
+    texts = [read_aligned(fetch(text.source), fetch(text.target)) for text in declared]
+    source, target = ([line for text in texts for line in text[side]] for side in (0, 1))
+    numbers = measure_preparation(source, target, given.pairs, ModelConfig().vocab_size)
     print("\n".join(lines_of(numbers)))
 
 
 if __name__ == "__main__":
-    main()
+    end_in_one_line(main)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from ablations.tables.plan import make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.step_times import StepTimes
 from ablations.tables.table import Table
+from bench import end_in_one_line
 from bench.common import Numbers, Ratio, in_turn, lines_of, ratio_of
 from bench.workload import Workload, make_step
 from experiments.devices import default_device, device_name
@@ -91,8 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    end_in_one_line(main)

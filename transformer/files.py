@@ -294,14 +294,21 @@ def to_json(value: object, *, indent: int | None = 2) -> str:
     return json.dumps(valid, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, remedy: str = "; delete it to have it made again") -> dict[str, Any]:
     """Read an object that :func:`write_json` wrote; control characters in its texts are spelled
     out.
+
+    Raises:
+        InputError: if it cannot be read; for one that is no JSON, with the ``remedy``.
     """
     try:
-        return parse_json(read_bytes(path), path)
+        content = read_bytes(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    try:
+        return parse_json(content, path)
+    except InputError as error:
+        raise InputError(f"{error}{remedy}") from error
 
 
 def parse_json(content: bytes, where: Path | str) -> dict[str, Any]:
@@ -314,9 +321,7 @@ def parse_json(content: bytes, where: Path | str) -> dict[str, Any]:
         if "\\ud" in text.lower():  # half of a pair could be read, but not written or printed
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{where} cannot be read as JSON ({error}); delete it to have it made again"
-        ) from error
+        raise InputError(f"{where} cannot be read as JSON ({error})") from error
     return cast(dict[str, Any], value)
 
 

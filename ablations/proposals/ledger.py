@@ -136,8 +136,7 @@ def _read_lines(path: Path) -> list[Tried | Adopted]:
             values = parse_json(text, where)
             lines.append(from_dict(Adopted if _ADOPTED in values else Tried, _typed(values), where))
         except InputError as error:
-            reason = str(error).removesuffix("; delete it to have it made again")
-            raise InputError(f"{reason}: restore the file") from error
+            raise InputError(f"{error}: restore the file") from error
     return lines
 
 

@@ -30,7 +30,7 @@ def compare_rows(folder: TableFolder, first: str, second: str, seeds: str | None
         if name not in rows:
             raise unknown_name("row", name, rows)
     finished: dict[int, tuple[Run, Run]] = {}
-    for seed in (seed for seed in rows[first] if seed in rows[second]):
+    for seed in sorted({*rows[first]} & {*rows[second]}):
         ours, theirs = (folder.read(str(Cell(row, seed))) for row in (first, second))
         # A run that diverged has translated nothing.
         if all(run.result and run.diverged_at is None for run in (ours, theirs)):

@@ -34,11 +34,10 @@ def load_plan(directory: Path) -> Plan:
             f"{directory} is not the directory of a table: it has no {PLAN_FILE}{hint}"
         )
     try:
-        return from_dict(Plan, read_json(path), str(path))
+        return from_dict(Plan, read_json(path, remedy=""), str(path))
     except InputError as error:
-        reason = str(error).removesuffix("; delete it to have it made again")
         raise InputError(
-            f"{reason}: restore it or, if it is run's, delete it and call run again"
+            f"{error}: restore it or, if it is run's, delete it and call run again"
         ) from error
 
 

@@ -106,5 +106,4 @@ def read_lines(path: Path) -> Iterator[Line]:
             try:
                 yield from_dict(Line, parse_json(text, where), where)
             except InputError as error:
-                reason = str(error).removesuffix("; delete it to have it made again")
-                raise InputError(f"{reason}: restore the file") from error
+                raise InputError(f"{error}: restore the file") from error

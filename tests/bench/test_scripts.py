@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ablations.tables.step_times import load_step_times
-from bench import common, decode, train
+from bench import common, decode, end_in_one_line, rows, train
 from bench.common import SIZES, Numbers
 from bench.decode import measure_decoding
 from bench.driver import measure_driver
@@ -34,6 +34,20 @@ MEASURED: dict[str, Callable[..., Numbers]] = {
     "decode": measure_decoding,
     "kernels": profile_training,
 }
+
+
+def test_bad_input_of_a_script_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, said in (
+        (["nosuch", "--scale", "small"], "error: "),
+        (["table3", "--scale", "small", "--turns", "0"], "error: --turns is 0, but must be at"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["rows", *words])
+        with pytest.raises(SystemExit) as ended:
+            end_in_one_line(rows.main)
+        found = capsys.readouterr().err
+        assert ended.value.code == 2 and found.startswith(said) and found.count("\n") == 1
 
 
 @pytest.mark.slow
