@@ -67,6 +67,8 @@ def _describe(answer: Answer) -> Iterator[str]:
         )
     else:
         yield from _describe_tried(line, repeated=answer.repeated)
+        if answer.current_base != line.base:
+            yield f"    {answer.current_base} has become the base since then"
     now, later = _percent(-answer.smallest_gain), _percent(-answer.smallest_gain_after_20)
     yield f"smallest gain to show with 80 % power: {now} for the next, {later} after 20 more"
     yield f"ledger: {ledger}"

@@ -32,13 +32,15 @@ _LATER = 20  # proposals after which the answer also tells the smallest gain
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """The answer of ``try``: a ``line`` of the ledger in ``directory``, ``repeated`` if it was
-    there before. The smallest gains are those that the next proposal, and one after 20 more, would
-    show with a power of 80 %, as logarithms of perplexity.
+    there before, when the base may have been another than the ``current_base``. The smallest gains
+    are those that the next proposal, and one after 20 more, would show with a power of 80 %, as
+    logarithms of perplexity.
     """
 
     line: Tried | Adopted
     directory: Path
     repeated: bool
+    current_base: str
     smallest_gain: float
     smallest_gain_after_20: float
 
@@ -53,7 +55,12 @@ class Answer:
             "smallest_gain": self.smallest_gain,
             "smallest_gain_after_20": self.smallest_gain_after_20,
         }
-        about = {"directory": str(self.directory), "repeated": self.repeated, **gains}
+        about = {
+            "directory": str(self.directory),
+            "repeated": self.repeated,
+            "current_base": self.current_base,
+            **gains,
+        }
         return to_json({**to_dict(self.line), **about}, indent=None)
 
 
@@ -252,6 +259,7 @@ def answer_of(desk: Desk, line: Tried | Adopted, *, repeated: bool = False) -> A
         line=line,
         directory=desk.root,
         repeated=repeated,
+        current_base=name,
         smallest_gain=gains[0],
         smallest_gain_after_20=gains[1],
     )

@@ -198,7 +198,12 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     code, shown = call(adopt.replace("Idea", "1"))
     assert code == 2 and "Idea is already the base" in shown
     assert load_plan(out).row("Idea").seeds == (*range(1, 5), *range(11, 21))
-    assert ask()[1]["repeated"]
+    again = ask()[1]
+    assert again["repeated"] and (again["base"], again["current_base"]) == ("base", "Idea")
+    assert (
+        "Idea has become the base since then"
+        in call("try idea.py --scale quick --directory out")[1]
+    )
 
     idea.write_text(
         "from ablations.tables import BASE, Table, row\n"
