@@ -254,8 +254,7 @@ MAY_READ = {
 }
 
 
-# Lines of each room, templates included, of bench and of the tests. A twentieth more is said, and
-# three are refused.
+# Lines of each room, templates included, of bench and of the tests.
 LINES = {
     "ablations": 983,
     "ablations/costs": 654,
@@ -306,10 +305,15 @@ MODULES = modules()
 
 
 @functools.cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(module: str) -> set[str]:
     """All that a module imports anywhere in it, as ``module`` or ``module.name``."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -327,13 +331,20 @@ def room_of(module: str) -> str:
     return max((room for room in ALLOWED if within(module, room)), key=len)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    room = room_of(module)
-    for name in imports(module):
-        assert name.partition(".")[0] not in ("bench", "tests"), name
-        if name.partition(".")[0] in PACKAGES:
-            assert any(within(name, below) for below in (room, *ALLOWED[room])), name
+def test_imports_point_down() -> None:
+    def is_allowed(room: str, name: str) -> bool:
+        package = name.partition(".")[0]
+        if package in ("bench", "tests"):
+            return False
+        if package not in PACKAGES:
+            return True
+        return any(within(name, below) for below in (room, *ALLOWED[room]))
+
+    refused = {
+        module: [name for name in sorted(imports(module)) if not is_allowed(room_of(module), name)]
+        for module in MODULES
+    }
+    assert {module: names for module, names in refused.items() if names} == {}
 
 
 def test_no_rooms_import_each_other_in_a_circle() -> None:
@@ -359,12 +370,9 @@ def room_lines() -> Counter[str]:
 
 
 def test_rooms_keep_within_their_lines() -> None:
-    """A guard against drift: a clear line more is welcome, another tenth of a room is not."""
+    """A guard against drift: a clear line more is welcome, another seventh of a room is not."""
     found = room_lines()
     assert found.keys() == LINES.keys()
-    for room, count in found.items():
-        if count > 1.05 * LINES[room]:
-            print(f"{room} has {count:,} lines, budgeted {LINES[room]:,}")
     assert {room: count for room, count in found.items() if count > 1.15 * LINES[room]} == {}
 
 
@@ -390,8 +398,7 @@ def test_a_library_enters_through_its_doors(library: str) -> None:
         module for module in MODULES
         if any(library in name.split(".") for name in imports(module))
     }  # fmt: skip
-    assert users, f"{library} is not used"
-    assert users <= DOORS[library]
+    assert users == DOORS[library]
 
 
 def test_one_module_reads_runs_and_those_that_carry_them_out() -> None:
@@ -422,7 +429,7 @@ USED = ["experiments.evaluate.trained", "experiments.attention.command"]
         (LIGHT, SLOW),
         (RECORDS, SLOW[:2]),
         (["ablations.folder"], [*SLOW, "optuna", "cyclopts", "jinja2"]),
-        (USED, ["lightning"]),
+        pytest.param(USED, ["lightning"], marks=pytest.mark.slow),
     ],
 )
 def test_what_is_not_needed_is_not_imported(imported: list[str], absent: list[str]) -> None:
@@ -436,15 +443,13 @@ def test_what_is_not_needed_is_not_imported(imported: list[str], absent: list[st
     assert run.stdout.split() == []
 
 
-def test_every_exported_name_is_there() -> None:
-    for name in transformer.__all__:
-        assert getattr(transformer, name) is not None
+def test_a_misspelt_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Transfomer'"):
         getattr(transformer, "Transfomer")  # noqa: B009
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_modules_docstring_begins_with_at_most_ten_words(module: str) -> None:
-    text = ast.get_docstring(ast.parse(MODULES[module].read_text(encoding="utf-8"))) or ""
-    words = text.partition("\n\n")[0].split()
-    assert len(words) <= 10 and words[:1] not in (["What"], ["How"], ["Whether"]), text
+def test_a_modules_docstring_begins_with_at_most_ten_words() -> None:
+    for module in MODULES:
+        text = ast.get_docstring(parsed(module)) or ""
+        words = text.partition("\n\n")[0].split()
+        assert len(words) <= 10 and words[:1] not in (["What"], ["How"], ["Whether"]), module

@@ -145,10 +145,10 @@ def test_each_make_target_exists(target: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [command for command in COMMANDS if command[0] == "python"],
+    list(dict.fromkeys(tuple(command) for command in COMMANDS if command[0] == "python")),
     ids=" ".join,
 )
-def test_each_command_and_option_exists(command: list[str]) -> None:
+def test_each_command_and_option_exists(command: tuple[str, ...]) -> None:
     _, dash, module, *words = command
     assert dash == "-m"
     if module in PROGRAMS:

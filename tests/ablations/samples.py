@@ -201,6 +201,7 @@ def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading
         deadline = time.monotonic() + 60
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.02)
+        assert condition(), "it did not come to that within 60 s"
         action()
 
     thread = threading.Thread(target=wait)

@@ -464,6 +464,7 @@ def test_what_another_process_has_unpacked_meanwhile_is_taken(tmp_path: Path) ->
         with exclusive(path, "unpacks"):
             found = thread.submit(fetch, file)
             time.sleep(0.1)
+            assert not found.done()  # it waits for the lock
             path.write_bytes(b"theirs")
         assert found.result().read_bytes() == b"theirs"
 

@@ -63,7 +63,6 @@ def test_a_row_of_small(row: Any, device: torch.device, record_property: Record)
     record_property("hours", hours)
     for name in ("plain_fp32", "captured_fp32"):
         record_property(f"busy_{name}", profile(steps[name], batches, device)["busy"])
-    assert min(seconds.values()) > 0
 
 
 def test_capturing(device: torch.device, record_property: Record) -> None:

@@ -19,13 +19,12 @@ CPU = torch.device("cpu")
 INTEL, AMD = {"cpu_name": "Intel Xeon"}, {"cpu_name": "AMD EPYC"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
 def test_the_peak_is_the_papers(d_model: int, peak: float) -> None:
-    rates = [learning_rate(step, d_model, TrainingConfig()) for step in range(1, 10_001)]
-    assert rates.index(max(rates)) == 3_999
-    assert math.isclose(max(rates), (d_model * 4_000) ** -0.5, rel_tol=1e-12)
-    assert math.isclose(max(rates), peak, rel_tol=1e-3)
+    config = TrainingConfig()
+    before, top, after = (learning_rate(step, d_model, config) for step in (3_999, 4_000, 4_001))
+    assert top > max(before, after)
+    assert math.isclose(top, peak, rel_tol=1e-3)
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.3])

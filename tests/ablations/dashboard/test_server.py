@@ -19,6 +19,7 @@ import requests
 
 from ablations.dashboard.page import Page, Reader, find_directories
 from ablations.dashboard.server import serve
+from ablations.figures.panels import MOST_RUNS
 from ablations.folder import TableFolder
 from ablations.report.report import write_report
 from ablations.tables.plan_file import claim_plan
@@ -29,6 +30,8 @@ from tests.ablations.samples import finish, leave_curve, small_plan
 from tests.ablations.search.samples import leave, small_search
 from tests.ablations.status.samples import CRASH, begin
 from transformer.errors import InputError
+
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
 def drawn(page: str) -> set[float]:
@@ -137,9 +140,13 @@ def test_what_is_in_progress_comes_first_and_apart_from_what_was_given_up(
     assert '<th scope="col">step/PPL·BLEU</th>' in running
 
 
-def test_the_base_is_in_grey_and_no_published_row_taken_for_it() -> None:
-    results = Path(__file__).parents[3] / "experiments" / "results"
-    curves = Reader(results / "table2-small").read().figures["curves"]
+def test_the_newest_runs_are_looked_at_and_the_others_counted() -> None:
+    reading = Reader(RESULTS / "table3-small").read()
+    assert len(reading.looks) == MOST_RUNS and reading.left_out == 60 - MOST_RUNS
+
+
+def test_a_published_row_is_not_taken_for_the_base_of_the_curves() -> None:
+    curves = Reader(RESULTS / "table2-small").read().figures["curves"]
     assert curves["title"] == "Learning curves, the base in grey"
 
 

@@ -46,13 +46,14 @@ def test_lines_come_back_as_they_were(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "none").lines == ()
 
 
-@pytest.mark.parametrize("cut", [1, 2, 57, -40])
+@pytest.mark.parametrize("cut", [1, 2, 57, -1])
 def test_a_last_line_that_a_kill_cut_is_written_again(tmp_path: Path, cut: int) -> None:
     Ledger(tmp_path).append(LINE)
     path = tmp_path / LEDGER_FILE
     whole = path.read_bytes()
     Ledger(tmp_path).append(NONE)
-    path.write_bytes(path.read_bytes()[: len(whole) + cut if cut > 0 else -1])
+    end = cut if cut < 0 else len(whole) + cut
+    path.write_bytes(path.read_bytes()[:end])
     assert Ledger(tmp_path).lines == (LINE,)
     Ledger(tmp_path).append(NONE)
     assert Ledger(tmp_path).lines == (LINE, NONE)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ablations.report.conftest import Reported
 from tests.browser import complaints, violations
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def page(reported: Callable[[str], Path], browser: Browser) -> Generator[Page]:
+def page(reported: Reported, browser: Browser) -> Generator[Page]:
     """The report in a window of its own, which must not complain about anything."""
-    root = reported("table3")
+    root = reported("table3", drawn=True)
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     page = context.new_page()
     found = complaints(page, root.as_uri())

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -33,6 +33,7 @@ from experiments.figures.render import DrawingError, draw
 from experiments.figures.style import Spec
 from experiments.records.result import MEASURES, save_result
 from experiments.records.run import read_run
+from tests.ablations.report.conftest import Reported
 from tests.ablations.report.samples import (
     FILES,
     FOLDER,
@@ -58,7 +59,7 @@ REPORT = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_files_are_the_golden_ones_and_html_has_the_same_tables(
-    reported: Callable[[str], Path], name: str
+    reported: Reported, name: str
 ) -> None:
     root = reported(name)
     for file in FILES:
@@ -86,9 +87,9 @@ def test_committed_reports_are_as_they_would_be_written_now(plan: Path, tmp_path
 
 
 def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
-    reported: Callable[[str], Path],
+    reported: Reported,
 ) -> None:
-    root = reported("table3")
+    root = reported("table3", drawn=True)
     page = parsed(root)
     assert not [x for kind in ("script", "img", "iframe") for x in page.iter(kind) if x.get("src")]
     links = [link.get("href", "") for link in page.iter("a")]
@@ -101,8 +102,8 @@ def test_html_needs_no_other_file_and_escapes_what_runs_and_users_wrote(
     assert "100 % &lt;Own&gt; &amp; _mine" in (reported("own") / "report.html").read_text("utf-8")
 
 
-def test_figures_show_each_row(reported: Callable[[str], Path]) -> None:
-    root = reported("table3")
+def test_figures_show_each_row(reported: Reported) -> None:
+    root = reported("table3", drawn=True)
     figures = drawn(root)
     kinds = ("agreement", "differences")
     pairs = [f"{kind}-{name}" for kind in kinds for name in ("perplexity", "bleu")]
@@ -115,7 +116,7 @@ def test_figures_show_each_row(reported: Callable[[str], Path]) -> None:
         svg = ElementTree.parse(root / "figures" / f"{name}.svg").getroot()
         ground = svg[0].attrib  # so that it can be read on a dark page, as GitHub's
         assert ground == {"width": "100%", "height": "100%", "fill": "white"}
-    own = drawn(reported("own"))
+    own = drawn(reported("own", drawn=True))
     texts = [text.text for text in marks(own["differences-bleu"], "text")]
     assert texts.count("better") == 6 and texts[-1] == "others found"
     assert not [name for name in own if "agreement" in name]
@@ -249,7 +250,7 @@ def test_what_others_wrote_cannot_change_or_flood_a_terminal(tmp_path: Path) -> 
     )
 
 
-def test_a_terminal_shows_each_row_at_any_width(reported: Callable[[str], Path]) -> None:
+def test_a_terminal_shows_each_row_at_any_width(reported: Reported) -> None:
     root = reported("table3")
     grid = results_grid(compute_numbers(TableFolder(root)), root)
     texts = [terminal_table(grid, width) for width in (240, 120, 80)]
@@ -344,7 +345,7 @@ def test_latex_keeps_what_would_be_a_command_or_another_letter() -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_latex_is_well_formed(reported: Callable[[str], Path], name: str) -> None:
+def test_latex_is_well_formed(reported: Reported, name: str) -> None:
     """As TeX reads it: braces and math that end, full rows, and no sign that it takes otherwise."""
     text = (reported(name) / "table.tex").read_text("utf-8")
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
@@ -361,7 +362,7 @@ def test_latex_is_well_formed(reported: Callable[[str], Path], name: str) -> Non
         assert prose.isascii() and not set("#%_^~<>|") & set(prose), row
 
 
-def test_latex_compiles(reported: Callable[[str], Path], tmp_path: Path) -> None:
+def test_latex_compiles(reported: Reported, tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
     for name in GOLDEN:

@@ -14,24 +14,17 @@ from ablations.runs.reuse import Earlier
 from ablations.tables.find import TABLES, Selection
 from ablations.tables.plan_file import load_plan
 from tests.ablations.report.samples import fill
-from tests.ablations.samples import Call, prepare_stand_ins, started
 from transformer.errors import InputError
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
-COMMITTED = sorted(
-    path.parent.name
-    for path in RESULTS.glob("*/table.json")
-    if load_plan(path.parent).table in TABLES
-)
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_each_committed_run_is_one_of_its_table(name: str) -> None:
-    """Also those of classes that have moved since."""
-    committed = load_plan(RESULTS / name)
+def test_runs_of_classes_that_have_moved_since_are_found() -> None:
+    """Those of the committed table ``since``."""
+    committed = load_plan(RESULTS / "since-small")
     plan, _ = Selection(scale=committed.scale).plan(TABLES[committed.table])
     plan = replace(plan, base=replace(plan.base, training=committed.base.training))
-    grown = Earlier(RESULTS / name, plan).add_seeds(plan)
+    grown = Earlier(RESULTS / "since-small", plan).add_seeds(plan)
     assert {*committed.cells} <= {*grown.cells}
 
 
@@ -50,15 +43,3 @@ def test_lines_of_a_table_inside_another_folder_are_renamed_there(tmp_path: Path
     assert {*before} - {*after} == {"base/seed-2"} and len(after) == len(before)
     assert after["replaced/base/seed-2.1"].result == before["base/seed-2"].result
     assert not (root / "confirm/runs.jsonl").exists()
-
-
-@pytest.mark.slow
-def test_changes_since_2017_are_not_trained_again(out: Path, call: Call) -> None:
-    prepare_stand_ins(out, {})
-    earlier = RESULTS / "since-small"
-    code, shown = call(
-        f"run since --scale small --seeds 1-3 --directory out --from {earlier} --log none"
-    )
-    assert code == 0 and "57 finished runs taken from" in shown
-    assert started(out) == []
-    assert "57 of 57 runs finished" in (out / "report.md").read_text()

@@ -78,7 +78,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Froz
     return found
 
 
-@pytest.mark.parametrize("damage", ["killed", "deleted", "cut", "zeroed", "flipped"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *("killed", "deleted", "zeroed"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cut", "flipped")),
+    ],
+)
 def test_trials_and_their_order_are_the_same_whatever_happens_to_the_driver_and_its_journal(
     tmp_path: Path, undisturbed: dict[str, list[FrozenTrial]], damage: str
 ) -> None:
@@ -189,7 +195,14 @@ def other_search(root: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*study.log is damaged")
 @pytest.mark.parametrize(
-    "damage", ["garbage", "strange", "directory", "pipe", "contradicts", "other", "unsuitable"]
+    "damage",
+    [
+        *("garbage", "directory", "contradicts"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("strange", "pipe", "other", "unsuitable")
+        ),
+    ],
 )
 def test_whatever_is_wrong_with_the_journal_the_files_decide(tmp_path: Path, damage: str) -> None:
     root = tmp_path / "search"

@@ -17,6 +17,7 @@ from ablations.tables.scale import scale
 from ablations.tables.scales import QUICK, SMALL
 from ablations.tables.table3 import BASE, TABLE
 from experiments.catalog.own_text import Amount, corpus_of_folder
+from tests.ablations.samples import SMALL_TABLE
 from tests.samples import write_corpus
 from transformer.errors import InputError
 
@@ -102,5 +103,6 @@ def test_run_and_search_claim_directories_named_after_the_text(
 
 
 def test_the_own_scale_of_a_table_is_found_on_a_text(text: str) -> None:
+    assert scale_on(SMALL_TABLE, "tiny", text).name == "tiny-my-numbers-de-en"
     with pytest.raises(InputError, match="unknown scale 'tiny'"):
         scale_on(TABLE, "tiny", text)

@@ -113,15 +113,16 @@ class _Backward(torch.autograd.Function):
 
 
 @pytest.mark.parametrize(
-    ("moment", "said"),
+    ("accumulate", "moment", "said"),
     [
-        ("forward", "the model's code raised StopIteration"),
-        ("backward", "the model's code raised StopIteration"),
-        ("validation", "the model's code raised StopIteration"),
-        ("exit", "the model's code called exit(0)"),
+        (1, "forward", "the model's code raised StopIteration"),
+        (2, "forward", "the model's code raised StopIteration"),
+        (1, "backward", "the model's code raised StopIteration"),
+        (2, "backward", "the model's code raised StopIteration"),
+        (1, "validation", "the model's code raised StopIteration"),
+        (1, "exit", "the model's code called exit(0)"),
     ],
 )
-@pytest.mark.parametrize("accumulate", [1, 2])
 def test_what_the_models_code_raises_is_no_end_of_the_training(
     accumulate: int,
     moment: str,
