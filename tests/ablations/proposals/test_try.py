@@ -181,22 +181,29 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     out: Path, idea: Path, ask: Any, call: Call
 ) -> None:
     fresh = tuple(1.08 + 0.0005 * (seed % 3) for seed in range(10))
-    say(
-        out,
-        seeds_of("Idea", GAIN) | seeds_of("Idea", fresh, 11) | seeds_of("warm", GAIN, 11),
-        {"Idea/seed-12": "crash"},
+    perplexities = (
+        seeds_of("Idea", GAIN)
+        | seeds_of("Idea", fresh, 11)
+        | seeds_of("Idea-2", GAIN)
+        | seeds_of("warm", GAIN, 11)
     )
+    say(out, perplexities, {"Idea/seed-12": "crash"})
     assert ask()[1]["verdict"] == "better"
+    edit(idea, "slope = 1", "slope = 2")
+    assert ask()[1]["verdict"] == "better"
+    edit(idea, "slope = 2", "slope = 1")
     adopt = "try Idea --adopt --scale quick --directory out"
     code, shown = call(f"{adopt} --json")
     assert code == 2 and "did not finish all seeds from 11 to 20" in shown
-    assert len(Ledger(out).lines) == 1
-    say(out, seeds_of("Idea", fresh, 11) | seeds_of("warm", GAIN, 11))
+    assert len(Ledger(out).lines) == 2
+    say(out, perplexities)
     code, found = ask(f"{adopt} --json")
     assert code == 0 and found["adopted"] == 1 and found["seeds"] == [*range(11, 21)]
     assert found["difference"] < 0
     code, shown = call(adopt.replace("Idea", "1"))
     assert code == 2 and "Idea is already the base" in shown
+    code, shown = call(adopt.replace("Idea", "2"))
+    assert code == 2 and "was compared with base, but the base is now Idea" in shown
     assert load_plan(out).row("Idea").seeds == (*range(1, 5), *range(11, 21))
     again = ask()[1]
     assert again["repeated"] and (again["base"], again["current_base"]) == ("base", "Idea")
@@ -215,7 +222,7 @@ def test_a_winner_becomes_the_base_on_fresh_seeds(
     env = {name: value for name, value in os.environ.items() if name != FILES_VARIABLE}
     ended = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
     code, found = ended.returncode, json.loads(ended.stdout)
-    assert code == 0 and found["verdict"] == "no difference" and found["look"] == 2
+    assert code == 0 and found["verdict"] == "no difference" and found["look"] == 3
     assert found["base"] == "Idea" and found["seeds"] == [11, 12, 13, 14]
     assert found["settings"] == {"clip_norm": 0.5}
     config = load_plan(out).configs["warm"]

@@ -18,7 +18,7 @@ from experiments.evaluate.stream import translate_stream
 from experiments.evaluate.trained import load_trained, text_of_split
 from experiments.evaluate.translator import Text
 from experiments.records.experiment import Experiment
-from experiments.records.outputs import step_checkpoints
+from experiments.records.outputs import read_samples, step_checkpoints
 from experiments.records.result import Result, load_result
 from experiments.records.run import read_run
 from experiments.records.score_lines import result_lines
@@ -29,7 +29,7 @@ from tests.test_readme import snippet
 from transformer.config import override
 from transformer.data.prepare.prepare import prepare
 from transformer.errors import InputError
-from transformer.evaluation.bleu import bleu, chrf
+from transformer.evaluation.bleu import bleu, chrf, sentence_chrf
 from transformer.evaluation.perplexity import perplexity, translate
 from transformer.parsing.treebanks import penn_treebank
 from transformer.parsing.trees import linearise, read_trees, words
@@ -155,10 +155,21 @@ def _translate(directory: Path, text: bytes) -> list[str]:
     return list(translate_stream(directory, io.BytesIO(text)))
 
 
+def test_samples_are_the_best_and_the_worst_translations(finished: Path, experiment: Experiment):
+    samples = read_samples(finished, "valid")
+    translations = (finished / "valid.hypotheses.txt").read_text("utf-8").splitlines()
+    sources, references = prepare(experiment.config).text("valid")
+    scores = sorted(sentence_chrf(translations, references), reverse=True)
+    assert [x.chrf for x in samples] == [round(x, 1) for x in (*scores[:5], *scores[-5:])]
+    lines = set(zip(sources, references, translations, strict=True))
+    assert {(x.source, x.reference, x.translation) for x in samples} <= lines
+
+
 @pytest.mark.slow
 def test_every_line_is_translated_in_its_place(
     finished: Path, call: Command, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr("experiments.evaluate.stream._LINES_AT_ONCE", 2)
     sources = ["one two", "", "three", "  ", "four\u2028five\x85six\x0cseven", "one two\r"]
     text = "".join(f"{line}\n" for line in sources)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))

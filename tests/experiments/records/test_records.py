@@ -10,8 +10,10 @@ import os
 import shutil
 import subprocess
 import time
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +149,27 @@ def test_metrics_that_are_damaged_or_of_later_steps_are_dropped(
     norms = {10: 1.5, 20: 1.4, 30: 1.0}
     logged = {int(line[:2]) for line in kept if line[3:4] != b","}
     assert read_run(tmp_path).gradient_norms == {step: norms[step] for step in logged}
+
+
+def test_the_time_of_a_validation_does_not_count_for_the_speed(tmp_path: Path):
+    clock: Any = SimpleNamespace(seconds=0.0, target_tokens=0)
+    trainer: Any = SimpleNamespace(
+        is_global_zero=True,
+        global_step=5,
+        accumulate_grad_batches=1,
+        fit_loop=SimpleNamespace(batch_idx=0),
+        callback_metrics=defaultdict(lambda: 1.0),
+    )
+    module: Any = SimpleNamespace(log=lambda *_: None)
+    log = LogMetrics(tmp_path, clock, every=5, resumed_step=0)
+    log.on_train_start()
+    clock.seconds = 3.0
+    log.on_validation_start()
+    clock.seconds = 10.0
+    log.on_validation_end(trainer)
+    clock.seconds, clock.target_tokens = 11.0, 80
+    log.on_train_batch_end(trainer, module)
+    assert read_run(tmp_path).speeds == {5: 20.0}  # 80 tokens in 3 seconds and 1
 
 
 def test_speeds_that_are_damaged_or_of_later_steps_are_dropped(tmp_path: Path):
