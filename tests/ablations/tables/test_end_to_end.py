@@ -13,7 +13,7 @@ import pytest
 
 from ablations.tables.plan_file import load_plan
 from experiments.records.result import load_result
-from tests.ablations.search.test_end_to_end import call
+from tests.ablations.search.test_end_to_end import run_in
 from tests.experiments.run.test_methods import EXAMPLES
 from tests.samples import write_corpus
 from tests.test_readme import snippet
@@ -45,7 +45,7 @@ TABLE = Table(
 def test_a_row_that_changes_nothing_has_no_difference_to_the_last_digit(tmp_path: Path) -> None:
     write_corpus(tmp_path / "numbers")
     (tmp_path / "mine.py").write_text(TABLE)
-    call(tmp_path, "ablations run mine.py --scale mini --seeds 1,2 --workers 2 --log none")
+    run_in(tmp_path, "ablations run mine.py --scale mini --seeds 1,2 --workers 2 --log none")
     root = tmp_path / "runs" / "mine-mini"
     results = {cell: load_result(cell.directory(root)) for cell in load_plan(root).cells}
     assert len(results) == 4
@@ -81,7 +81,7 @@ def test_each_method_of_the_docs_is_trained_at_quick_though_its_driver_is_killed
             time.sleep(0.2)
         driver.send_signal(signal.SIGKILL)
         assert driver.wait() == -signal.SIGKILL
-    call(tmp_path, command)
+    run_in(tmp_path, command)
     results = [load_result(cell.directory(root)) for cell in load_plan(root).cells]
     assert len(results) == 12
     for result in results:
