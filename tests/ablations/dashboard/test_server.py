@@ -140,7 +140,7 @@ def test_what_is_in_progress_comes_first_and_apart_from_what_was_given_up(
     assert '<th scope="col">step/PPL·BLEU</th>' in running
 
 
-def test_the_newest_runs_are_looked_at_and_the_others_counted() -> None:
+def test_runs_beyond_those_that_are_shown_are_counted() -> None:
     reading = Reader(RESULTS / "table3-small").read()
     assert len(reading.looks) == MOST_RUNS and reading.left_out == 60 - MOST_RUNS
 

@@ -89,11 +89,12 @@ def _signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("step", "number"),
     [
-        *zip((8, 19), STOP_SIGNALS[:2], strict=True),
-        *(
-            pytest.param(step, number, marks=pytest.mark.slow)
-            for step, number in zip((3, 14, 9, 29), 2 * STOP_SIGNALS[2:], strict=True)
-        ),
+        (8, signal.SIGINT),
+        (19, signal.SIGTERM),
+        pytest.param(3, signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(14, signal.SIGUSR1, marks=pytest.mark.slow),
+        pytest.param(9, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(29, signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_stops_a_run_after_a_checkpoint_and_it_continues_as_if_it_had_not(
