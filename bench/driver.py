@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import resource
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from ablations.tables.table3 import TABLE as TABLE3
 from experiments.records.experiment import DATA_FILE
 from experiments.records.result import RESULT_FILE
 from transformer.config import override
+from transformer.files import read_bytes, write_atomically
 
 _RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 
@@ -44,7 +44,8 @@ class Sleeper:
             return None
         for name in (RESULT_FILE, DATA_FILE):
             if not (self.directory / name).exists():
-                shutil.copy(self.earlier / name, self.directory)
+                # The driver reads the directory meanwhile.
+                write_atomically(self.directory / name, read_bytes(self.earlier / name))
         return 0
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ablations.tables.all_you_need import TABLE as ALL_YOU_NEED
 from ablations.tables.decoding import TABLE as DECODING
+from ablations.tables.depths import PRE_NORM as DEPTHS_PRE_NORM
 from ablations.tables.depths import TABLE as DEPTHS
 from ablations.tables.norms import EARLY as NORMS_EARLY
 from ablations.tables.norms import TABLE as NORMS
@@ -35,7 +36,7 @@ from transformer.python_files import load_file
 _MOST_SEEDS = 1_000  # a longer range is probably a typing error
 _ALL = (
     *(TABLE2, TABLE3, TABLE4, SINCE, SINCE_TUNED, DECODING),
-    *(ALL_YOU_NEED, DEPTHS, NORMS, NORMS_EARLY, OPTIMIZERS),
+    *(ALL_YOU_NEED, DEPTHS, DEPTHS_PRE_NORM, NORMS, NORMS_EARLY, OPTIMIZERS),
 )
 TABLES = {table.name: table for table in _ALL}
 # Measured by ablations.table1 instead of trained.

@@ -43,6 +43,7 @@ for each in (since, all_you_need, norms):
             CONFIGS[name] = config
 # The others are one class with other numbers of layers.
 CONFIGS.update({name: variants(depths.TABLE)[name] for name in ("6-1", "2-9")})
+CONFIGS["6-1-pre-norm"] = variants(depths.PRE_NORM)["6-1"]
 CONFIGS["base"] = SIZES
 MODERN = find_experiment("multi30k_modern").config.model.model
 CONFIGS["multi30k_modern"] = replace(SIZES, model=MODERN)

@@ -32,6 +32,7 @@ from transformer.training import step_kinds
 from transformer.training.step_kinds import NotPossibleError, check_packing
 from transformer.variant import build, variant_name
 from transformer.variants import fixed_weights, reduced
+from transformer.variants.layers import PreNormTransformer
 
 ROWS = {
     row.name: (table, row)
@@ -91,10 +92,10 @@ def test_weights_of_all_rows_by_a_closed_form(row: Row, scale: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("table", [depths.TABLE, depths.PRE_NORM], ids=lambda each: each.name)
 @pytest.mark.parametrize("name", all_but_first_slow(["quick", "small", "medium", "paper"]))
-def test_depths_have_the_weights_that_they_should(name: str) -> None:
+def test_depths_have_the_weights_that_they_should(name: str, table: Table) -> None:
     """10-3 and 2-9 those of 6-6, but for biases and gains; in units of an attention's."""
-    table = depths.TABLE
     scale, sizes = find_scale(table, name), table.configure(None, find_scale(table, name)).model
     assert sizes.num_layers == 6 and sizes.d_ff == 4 * sizes.d_model
     unit, width = 4 * sizes.d_model**2, sizes.d_model
@@ -109,6 +110,8 @@ def test_depths_have_the_weights_that_they_should(name: str) -> None:
         assert found[row.name] == (3 * layers[0] + 4 * layers[1]) * unit
         others = sum(x.numel() for x in model.parameters() if x.dim() == 1)
         of_norms = 4 * layers[0] + 6 * layers[1]
+        if table is depths.PRE_NORM:
+            of_norms += 4  # a last norm of each stack
         assert others == (5 * sum(layers) + of_norms) * width
     assert found["10-3"] == found["2-9"] == found["base"] == 42 * unit
 
@@ -208,14 +211,23 @@ def test_one_head_is_as_wide_as_all(part: Kind) -> None:
     }
 
 
+@pytest.mark.parametrize("kind", [reduced.DepthsTransformer, reduced.PreNormDepthsTransformer])
 @pytest.mark.parametrize(("encoder", "decoder"), DEPTHS)
-def test_stacks_have_their_depths(encoder: int, decoder: int) -> None:
-    """With N = 2, those of layers that the paper's model has too begin as there."""
-    config = config_of(reduced.DepthsTransformer, encoder=encoder, decoder=decoder)
-    model = build(config)
+def test_stacks_have_their_depths(kind: type[Transformer], encoder: int, decoder: int) -> None:
+    model = build(config_of(kind, encoder=encoder, decoder=decoder))
     assert (len(model.encoder), len(model.decoder)) == (encoder, decoder)
     with pytest.raises(InputError, match="1 and 0 layers: each stack needs at least one"):
-        build(config_of(reduced.DepthsTransformer, encoder=1, decoder=0))
+        build(config_of(kind, encoder=1, decoder=0))
+
+
+def test_stacks_of_equal_depth_are_the_pre_norm_model() -> None:
+    """The same weights give the same scores."""
+    stacks = build(config_of(reduced.PreNormDepthsTransformer, encoder=2, decoder=2)).eval()
+    whole = build(config_of(PreNormTransformer)).eval()
+    assert TINY_MODEL.num_layers == 2
+    whole.load_state_dict(stacks.state_dict())
+    batch = random_sentences([5, 3]), random_targets([7, 4])
+    torch.testing.assert_close(stacks(*batch), whole(*batch))
 
 
 def pattern_by_hand(number: int, length: int) -> Tensor:
@@ -342,14 +354,20 @@ def test_a_head_too_wide_for_the_kernel_is_not_packed(monkeypatch: pytest.Monkey
         check_packing(build(config_of(reduced.OneHeadTransformer, part="cross")))
 
 
-@pytest.mark.parametrize("table", [all_you_need.TABLE, depths.TABLE], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "table",
+    [all_you_need.TABLE, depths.TABLE, depths.PRE_NORM],
+    ids=lambda each: each.name,
+)
 def test_each_row_names_one_variant_and_what_its_source_found(table: Table) -> None:
     base, *rows = table.rows
-    assert not base.changes and table.base == all_you_need.BASE
+    assert not base.changes
+    if table is not depths.PRE_NORM:
+        assert table.base == all_you_need.BASE
     for row in rows:
         assert row.reference in ("better", "same", "worse", "")
         for name in ("quick", "small", "medium", "paper"):
             config = table.configure(row, find_scale(table, name))
             assert config.model.model is not None
             sizes = table.configure(None, find_scale(table, name)).model
-            assert replace(config.model, model=None, options=sizes.options) == sizes
+            assert replace(config.model, model=sizes.model, options=sizes.options) == sizes

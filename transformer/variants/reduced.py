@@ -17,6 +17,7 @@ from transformer.model.encoder_decoder import (
     Transformer,
 )
 from transformer.variant import replace_parts
+from transformer.variants.layers import PreNorm
 
 
 class LeftOut(PostNorm):
@@ -133,3 +134,13 @@ class DepthsTransformer(Transformer):
         self.encoder = cast(Sequence[EncoderLayer], layers)
         layers = nn.ModuleList(DecoderLayer(config) for _ in range(decoder))
         self.decoder = cast(Sequence[DecoderLayer], layers)
+
+
+class PreNormDepthsTransformer(DepthsTransformer):
+    """The same stacks with pre-norm, with which deep ones train (Xiong et al. 2020)."""
+
+    def __init__(self, config: ModelConfig, *, encoder: int = 6, decoder: int = 6) -> None:
+        super().__init__(config, encoder=encoder, decoder=decoder)
+        replace_parts(self, PostNorm, lambda _: PreNorm(config))
+        for stack in (self.encoder, self.decoder):
+            stack[-1].feed_forward_norm = PreNorm(config, last=True)
