@@ -42,11 +42,15 @@ class Timing:
 def predict(config: Config, known: Sequence[Timing]) -> float | None:
     """Seconds that a run of ``config`` takes; None if nothing is known.
 
-    A step takes a fixed time, which is most of it in small models, plus a time per FLOP; both are
-    fitted to the ``known`` times. One that would be negative is left out.
+    If its own time is ``known``, it is that. Otherwise a step takes a fixed time, which is most of
+    it in small models, plus a time per FLOP; both are fitted to the known times. One that would be
+    negative is left out. A variant counts as the paper's model of the same sizes.
     """
     if not known:
         return None
+    own = [timing.seconds for timing in known if timing.config == config]
+    if own:
+        return fmean(own)
     flops = [step_flops(timing.config) for timing in known]
     seconds = [timing.seconds / timing.config.training.max_steps for timing in known]
     steps = config.training.max_steps

@@ -222,13 +222,17 @@ def test_a_checkpoint_is_the_weights_and_both_moments(tmp_path: Path, files_corp
     assert abs(checkpoint_bytes(config, 2) / (2 * size) - 1) < 0.05
 
 
-def config(steps: int = 1_000, **changes: int) -> Config:
+def config(steps: int = 1_000, **changes: Any) -> Config:
     return override(TINY.apply(BASE), max_steps=steps, **changes)
 
 
 def test_known_runs_predict_others_in_proportion() -> None:
     assert predict(config(), []) is None
     assert predict(config(3_000), [Timing(config(), 10.0)]) == pytest.approx(30.0)
+    # A time of its own is not replaced by one that is fitted to all.
+    known = [Timing(config(label_smoothing=x / 10), 10.0 + x) for x in (2, 3, 4)]
+    assert [predict(timing.config, known) for timing in known] == [12.0, 13.0, 14.0]
+    assert predict(config(), known) == pytest.approx(13.0)
     # Larger models that were faster predict no negative time.
     known = [Timing(config(), 20.0), Timing(config(d_ff=1_024), 10.0)]
     assert predict(config(d_ff=8_192), known) == pytest.approx(15.0)
