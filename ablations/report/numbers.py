@@ -31,6 +31,7 @@ from ablations.tables.trainings import Training, is_equal_by_construction
 from experiments.records.result import MEASURES, Measure, Result
 from experiments.records.run import Run
 from transformer.config import Config, DataConfig, text_settings
+from transformer.formats import counted
 
 _AVERAGED = "averaged_"
 _COSTS = (
@@ -93,9 +94,10 @@ def _on_same_data(folder: TableFolder) -> list[Run]:
     for index, run in enumerate(runs):
         if run.result is not None and run.result.data_digest:
             digest = run.result.data_digest
-            [(of_most, _)] = digests[settings[run.row]].most_common(1)
+            [(of_most, count)] = digests[settings[run.row]].most_common(1)
             if digest != of_most:
-                problem = f"its data is {digest}, but that of most runs is {of_most}"
+                others = counted(count, "other run")
+                problem = f"its data is {digest}, but that of {others} is {of_most}"
                 runs[index] = replace(run, result=None, problem=problem)
     return runs
 
