@@ -16,6 +16,7 @@ from ablations.tables.depths import TABLE as DEPTHS
 from ablations.tables.norms import EARLY as NORMS_EARLY
 from ablations.tables.norms import TABLE as NORMS
 from ablations.tables.optimizers import TABLE as OPTIMIZERS
+from ablations.tables.optimizers import UNTUNED as OPTIMIZERS_UNTUNED
 from ablations.tables.plan import Plan, make_plan
 from ablations.tables.scale import Scale
 from ablations.tables.scales import SCALES
@@ -36,7 +37,8 @@ from transformer.python_files import load_file
 _MOST_SEEDS = 1_000  # a longer range is probably a typing error
 _ALL = (
     *(TABLE2, TABLE3, TABLE4, SINCE, SINCE_TUNED, DECODING),
-    *(ALL_YOU_NEED, DEPTHS, DEPTHS_PRE_NORM, NORMS, NORMS_EARLY, OPTIMIZERS),
+    *(ALL_YOU_NEED, DEPTHS, DEPTHS_PRE_NORM, NORMS, NORMS_EARLY),
+    *(OPTIMIZERS, OPTIMIZERS_UNTUNED),
 )
 TABLES = {table.name: table for table in _ALL}
 # Measured by ablations.table1 instead of trained.

@@ -12,6 +12,8 @@ name that factor, since a scale may set another one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ablations.tables.table import Table, claim, row
 from ablations.tables.table3 import BASE
 from ablations.tables.tune import Tune
@@ -43,3 +45,5 @@ ROWS = (
 # fmt: on
 
 TABLE = Table(name="optimizers", title="Optimizers since 2017", base=BASE, rows=ROWS, tune=Tune())
+# The same rows with the learning rates that their sources recommend.
+UNTUNED = replace(TABLE, name="optimizers-untuned", title=f"{TABLE.title}, untuned", tune=None)
