@@ -4,8 +4,7 @@ A row is named after the layers of its encoder and its decoder; the base is 6-6.
 as many weights as the base, apart from biases and gains: an attention has half the weights of a
 feed-forward network, and a decoder layer has two attentions.
 
-``depths-pre-norm`` has the same rows with pre-norm, as deep post-norm stacks do not train at
-``small``.
+``depths-pre-norm`` has the same rows with pre-norm, as deep post-norm stacks collapse at ``small``.
 """
 
 from __future__ import annotations
