@@ -266,7 +266,7 @@ LINES = {
     "ablations/table1": 585,
     "ablations/tables": 2_148,
     "ablations/tracking": 294,
-    "bench": 1_463,
+    "bench": 1_580,
     "experiments": 1_616,
     "experiments/attention": 578,
     "experiments/callbacks": 542,
