@@ -102,9 +102,10 @@ def _panel(title: str, own: Sequence[Curve], behind: Sequence[Curve]) -> Spec:
     dashes = [[1, 0]] * len(style.COLOURS) + [[4, 2]] * len(style.COLOURS)
     legend: Spec = {"orient": "bottom", "columns": 3, "title": None, "symbolType": "stroke"}
     by_row = {"field": "row", "legend": legend}
+    rows = list(dict.fromkeys(curve.row for curve in own))  # else the legend is alphabetical
     looks = {
-        "color": {**by_row, "scale": {"range": style.COLOURS}},
-        "strokeDash": {**by_row, "scale": {"range": dashes}},
+        "color": {**by_row, "scale": {"domain": rows, "range": style.COLOURS}},
+        "strokeDash": {**by_row, "scale": {"domain": rows, "range": dashes}},
     }
     layers: list[Spec] = []
     if behind:

@@ -44,6 +44,16 @@ def test_a_line_of_one_value_is_a_point(tmp_path: Path) -> None:
     assert panel["layer"][-1]["mark"]["type"] == "point"
 
 
+def test_the_rows_of_a_legend_are_in_the_tables_order() -> None:
+    rows = ["h4", "h16", "deep"]
+    curves = [Curve(row=row, seeds="1", points=((7, 90.0), (8, 80.0))) for row in rows]
+    spec = draw_curves(curves, None, by_name=False)
+    assert spec is not None
+    (panel,) = spec["concat"]
+    looks = panel["layer"][-1]["encoding"]
+    assert looks["color"]["scale"]["domain"] == looks["strokeDash"]["scale"]["domain"] == rows
+
+
 def test_a_panel_shows_what_its_axis_can(tmp_path: Path) -> None:
     lines = ["7,nan,,0.1,inf,,", "11,5.3,,0.2,0,,", "13,-0.5,,0.2,3,1,inf"]
     panels = draw_panels([logged(tmp_path, "a/seed-1", lines)])
