@@ -21,6 +21,8 @@ from ablations.tables.tune import Tune
 # fmt: off
 ROWS = (
     row("base"),
+    # The paper's Adam, to tell the gain of a cosine from those of the optimizers that have one.
+    row("adam-cosine", schedule="cosine"),
     # As in the table since, with the same runs (Loshchilov and Hutter 2019; Jordan et al. 2024).
     claim("adamw-cosine",  "better", method="optimizers:AdamW", schedule="cosine"),
     claim("muon",          "better", method="optimizers:Muon"),
