@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ablations.folder import TableFolder
+from ablations.folder.table import tuned_plan
 from ablations.report.numbers import compute_numbers
 from ablations.runs.reuse import Earlier
 from ablations.tables.find import TABLES, find_scale
@@ -108,10 +109,12 @@ _RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 @pytest.mark.parametrize("name", sorted(x.parent.name for x in _RESULTS.glob("*/table.json")))
 def test_a_committed_table_is_configured_as_it_was(name: str) -> None:
-    found = load_plan(_RESULTS / name)
+    root = _RESULTS / name
+    found = load_plan(root)
     table = {**TABLES, **documented_tables()}[found.table]
     scale = find_scale(table, found.scale)
-    plan = settle_plan(_RESULTS / name, make_plan(table, scale, table.run_rows, (1,)))
+    plan = tuned_plan(make_plan(table, scale, table.run_rows, (1,)), root)
+    plan = settle_plan(root, plan)
     as_it_was, as_it_is = (  # of the rows that were collected
         {row: current(each.configs[row]).without_folders for row in found.configs}
         for each in (found, plan)
