@@ -321,7 +321,7 @@ def test_a_line_has_the_source_of_the_users_class(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_committed_results_are_as_they_were_collected() -> None:
     roots = sorted(path.parent for path in RESULTS.glob(f"*/{RUNS_FILE}"))
-    assert len(roots) == 21
+    assert len(roots) == 22
     for root in roots:
         assert not [path for path, problem in open_folder(root).verify() if problem]
 
